@@ -1,7 +1,7 @@
 /* mmcq.h: the mmcq card stack for C, under any RTOS or none.
  *
- * The library drives an SDHCI controller or Realtek's PCIe card reader, and its card: SD card, eMMC
- * or I/O card. Open the controller, bring the card up, then read and write blocks of 512 bytes from
+ * The library drives an SDHCI controller, NXP's uSDHC, ST's SDMMC or Realtek's PCIe card reader, and
+ * its card: SD card, eMMC or I/O card. Open the controller, bring the card up, then read and write blocks of 512 bytes from
  * as many threads as you like: all calls share one queue. Your program provides registers, a lock and
  * a clock; on a machine with caches or an IOMMU it also provides `map`, `unmap` and `sync`.
  * examples/c/card.c is an example.
@@ -226,13 +226,19 @@ typedef struct mmcq_platform {
 #ifndef MMCQ_PIECES
 #define MMCQ_PIECES 128
 #endif
+/* MMCQ_STM32_SDMMC: defined where the library was built with feature `stm32-sdmmc`. */
+#ifdef MMCQ_STM32_SDMMC
+#define MMCQ_LIST_BYTES (16UL * (MMCQ_PIECES + 1) + 576)
+#else
+#define MMCQ_LIST_BYTES (16UL * (MMCQ_PIECES + 1))
+#endif
 /* MMCQ_RTSX: defined where the library was built with feature `rtsx`. */
 #ifdef MMCQ_RTSX
 #define MMCQ_DMA_ALIGN 1024
-#define MMCQ_DMA_BYTES ((16UL * (MMCQ_PIECES + 1) + 1023) / 1024 * 1024 + 4096)
+#define MMCQ_DMA_BYTES ((MMCQ_LIST_BYTES + 1023) / 1024 * 1024 + 4096)
 #else
 #define MMCQ_DMA_ALIGN 128
-#define MMCQ_DMA_BYTES ((16UL * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
+#define MMCQ_DMA_BYTES ((MMCQ_LIST_BYTES + 127) / 128 * 128 + 1024)
 #endif
 
 /* The card that mmcq_bring_up has found. */
@@ -266,6 +272,72 @@ int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
  * of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not know this chip, and has
  * accessed no register. */
 int32_t mmcq_open_rtsx(uint32_t host, const mmcq_platform *platform, uint16_t vendor, uint16_t device);
+
+/* The board around NXP's uSDHC. Set members without a meaning for your board to 0. */
+typedef struct mmcq_usdhc {
+    uint32_t root_hz;    /* root clock of the controller, in hertz, as the board has set it; not 0 */
+    uint32_t max_hz;     /* fastest clock that the wiring supports, in hertz; 0: no limit */
+    uint8_t width;       /* number of data lines that are connected: 1, 4 or 8; 0: 4 */
+    uint8_t fixed;       /* 1: the pin CD_B does not say whether a card is in the slot, or the card
+                            is soldered; then the library takes the card as present, and
+                            mmcq_bring_up returns MMCQ_E_TIMEOUT if none responds */
+    uint8_t reserved[2]; /* 0 */
+} mmcq_usdhc;
+
+/* Opens NXP's uSDHC (i.MX 6, 7, 8, RT 10xx and 11xx); call it instead of mmcq_open. All else is the
+ * same. The library has this function if it was built with feature `usdhc`. Before this call your
+ * program does what is outside of the controller:
+ * - it switches on the controller's clock gate, and sets its root clock;
+ * - it connects the pins, with pull-ups at all lines except the clock's;
+ * - it switches on the card's supply. The library switches no supply, and the lines keep 3.3 V.
+ * The controller must reach the memory of requests and the library's memory (or `dma`), all of it
+ * below 4 GiB. `read` and `write` are called for 4 bytes only. `flags` is MMCQ_QUICK_MAP or 0. On an
+ * i.MX 6Q, 6SX, 6SL or 7D, `quirks` has "no-auto-cmd23". The library uses default speed and high
+ * speed, up to 52 MHz. It does not use 1.8 V, DDR and tuning (UHS-I, HS200), which the driver has
+ * never run with. MMCQ_E_ARGUMENT: also for a member of `board` that is out of range. */
+int32_t mmcq_open_usdhc(uint32_t host, const mmcq_platform *platform, const mmcq_usdhc *board);
+
+/* The board around ST's SDMMC. Set members without a meaning for your board to 0. */
+typedef struct mmcq_stm32 {
+    uint32_t kernel_hz;      /* kernel clock of the controller (sdmmc_ker_ck), in hertz; not 0 */
+    uint32_t max_hz;         /* fastest clock that the wiring supports, in hertz; 0: 25 MHz. With
+                                more than 25 MHz the library uses high speed */
+    /* First and last address that the controller's DMA reaches; if both are 0, it reaches all
+     * memory. SDMMC1 of an H7 reaches AXI SRAM and external memory, but not DTCM. */
+    uint32_t dma_first, dma_last;
+    uint32_t power_up_us;    /* time that the card's supply needs to rise, in microseconds; 0: 1 ms */
+    uint8_t width;           /* number of data lines that are connected: 1, 4 or 8; 0: 4 */
+    uint8_t fixed;           /* 1: the card is soldered */
+    uint8_t busy_after_data; /* 1: the end of a write's data includes the end of its busy, as ST's
+                                manual says. 0: the library reads the card's status after each write,
+                                since users of other drivers saw cards that were still busy */
+    uint8_t falling_edge;    /* 1: CMD and DAT change at the falling edge of the clock (NEGEDGE) */
+    /* Resets the controller by the clock tree (RCC), so that its registers are as after power-on and
+     * its DMA is stopped, and returns 1. Returns 0 if that failed. The library calls it with the lock
+     * held, in any context. NULL: the board cannot do it. Then nothing can switch the slot's power
+     * off again, or stop a transfer that the controller itself does not stop. */
+    int32_t (*reset)(void *context);
+} mmcq_stm32;
+
+/* Opens ST's SDMMC, versions 2 and 3 (STM32 H7, H5, U5, L4+, L5, N6 and MP1); call it instead of
+ * mmcq_open. All else is the same. The library has this function if it was built with feature
+ * `stm32-sdmmc`. The STM32 F1, F2, F4 and F7 have another controller, which the library does not
+ * drive. Before this call your program does what is outside of the controller:
+ * - it switches on the controller's clocks, and resets the controller;
+ * - it connects the pins, with pull-ups at all lines except the clock's;
+ * - it switches on the card's supply. The library switches no supply, and changes no voltage.
+ * The library's static memory must be inside `dma_first` to `dma_last`, or `dma` is. `read` and
+ * `write` are called for 4 bytes only, at offsets below 128. `quirks` is NULL. With MMCQ_EMMC_18
+ * the lines always have 1.8 V, and the eMMC may have DDR. A transfer uses memory in one piece:
+ * mmcq_card.pieces is 0, and MMCQ_PIECES=1 saves memory. The library does not use the delay block,
+ * so there is no UHS-I and no HS200.
+ * The controller does not detect a card: mmcq_card_present returns 1, and `card_event` reports one
+ * card. Without a card mmcq_bring_up returns MMCQ_E_TIMEOUT, and mmcq_io_bring_up MMCQ_E_NO_CARD. If
+ * the card is taken out later, calls return MMCQ_E_DEAD until mmcq_bring_up has found a card.
+ * MMCQ_E_ARGUMENT: also for a member of `board` that is out of range. MMCQ_E_DMA: the controller
+ * does not reach the library's memory. MMCQ_E_CONTROLLER: no such controller responds, its clock is
+ * off, or it has no DMA of its own. */
+int32_t mmcq_open_stm32(uint32_t host, const mmcq_platform *platform, const mmcq_stm32 *board);
 
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and
  * card support. Call it again after a change of cards. Afterwards the library keeps the card

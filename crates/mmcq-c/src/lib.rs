@@ -59,6 +59,10 @@ pub use code::CODES;
 pub use controller::mmcq_open;
 #[cfg(feature = "rtsx")]
 pub use controller::mmcq_open_rtsx;
+#[cfg(feature = "stm32-sdmmc")]
+pub use controller::{mmcq_open_stm32, mmcq_stm32};
+#[cfg(feature = "usdhc")]
+pub use controller::{mmcq_open_usdhc, mmcq_usdhc};
 pub use events::mmcq_card_present;
 pub use extended::{mmcq_close, mmcq_discard, mmcq_erase, mmcq_write_durable};
 pub use io::{

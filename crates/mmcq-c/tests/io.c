@@ -32,7 +32,6 @@ int main(int count, char **arguments) {
     IS(mmcq_io_read_byte(0, 1, 0, &value), MMCQ_E_NO_CARD);
     IS(mmcq_io_irq_ack(0), MMCQ_E_NO_CARD);
     IS(mmcq_io_bring_up(0, &card), MMCQ_OK);
-    int before = mapped;
     EQUALS(card.functions, 1);
     EQUALS(card.vendor, 0x0104);
     EQUALS(card.product, 0x00c5);
@@ -108,7 +107,7 @@ int main(int count, char **arguments) {
     IS(mmcq_io_enable(0, 1, 0), MMCQ_OK);
     IS(mmcq_close(0), MMCQ_OK);
     IS(mmcq_io_enable(0, 1, 1), MMCQ_E_STATE);
-    if (locked || mapped >= before || board_violations(board))
+    if (locked || mapped || board_violations(board))
         wrong = 1, printf("locked %d, mapped %d, broken rules %d\n", locked, mapped, (int)board_violations(board));
     return wrong;
 }

@@ -9,6 +9,11 @@
 void *board_open(const char *card);
 /* The same with Realtek's card reader in the place of the SDHCI controller. */
 void *board_open_rtsx(const char *card);
+/* The same with an STM32H7's SDMMC, which has a kernel clock of 200 MHz. The lines of an eMMC have
+ * 1.8 V. */
+void *board_open_stm32(const char *card);
+/* Resets the controller by its reset line, which only the SDMMC has. Returns 1, or 0 without one. */
+int32_t board_reset(void *board);
 uint32_t board_read(void *board, uint16_t offset, uint8_t bytes);
 void board_write(void *board, uint16_t offset, uint8_t bytes, uint32_t value);
 uint64_t board_now_ns(void *board);
