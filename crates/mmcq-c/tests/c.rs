@@ -250,6 +250,12 @@ fn what_holds_for_sdhci_holds_for_realteks_card_reader() {
     }
 }
 
+/// The simulator has no model of this controller; tests/qemu has QEMU's.
+#[test]
+fn nxps_usdhc_is_opened_with_its_board() {
+    is_content("tests/usdhc.c");
+}
+
 #[test]
 fn sts_sdmmc_is_opened_with_its_board() {
     is_content("tests/stm32.c");
