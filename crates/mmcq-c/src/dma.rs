@@ -55,15 +55,12 @@ pub(crate) struct Room {
 }
 
 /// Length of the lists except Realtek's, which `mmcq.h` has as `MMCQ_LIST_BYTES`.
-const LIST_BYTES: usize =
-    Table::<DESCRIPTORS>::BYTES + if cfg!(feature = "stm32-sdmmc") { 576 } else { 0 };
+const LIST_BYTES: usize = Table::<DESCRIPTORS>::BYTES + if cfg!(feature = "stm32-sdmmc") { 576 } else { 0 };
 #[cfg(not(feature = "rtsx"))]
 const _: () = assert!(size_of::<Room>() == LIST_BYTES.next_multiple_of(128) + 1024);
 #[cfg(feature = "rtsx")]
-const _: () = assert!(
-    size_of::<Room>() == LIST_BYTES.next_multiple_of(1024) + 4096
-        && align_of::<Room>() == 1024
-);
+const _: () =
+    assert!(size_of::<Room>() == LIST_BYTES.next_multiple_of(1024) + 4096 && align_of::<Room>() == 1024);
 #[cfg(feature = "stm32-sdmmc")]
 const _: () = assert!(core::mem::offset_of!(Lists, pieces).is_multiple_of(128));
 

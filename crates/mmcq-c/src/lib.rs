@@ -1,5 +1,5 @@
-//! The mmcq stack for C, under any RTOS: SDHCI controllers and Realtek's card readers (two by
-//! default, eight at most), with a card each.
+//! The mmcq stack for C, under any RTOS: SDHCI controllers, and by features of this crate NXP's
+//! uSDHC, ST's SDMMC and Realtek's card readers (two by default, eight at most), with a card each.
 //!
 //! A C program includes `include/mmcq.h`, which describes all functions and their contracts;
 //! `examples/c/card.c` is an example. Build the library for a target by

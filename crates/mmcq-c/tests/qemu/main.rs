@@ -31,7 +31,7 @@ use mmcq_c::{
     mmcq_bring_up, mmcq_card, mmcq_card_present, mmcq_close, mmcq_error_name, mmcq_flush, mmcq_idle,
     mmcq_on_irq, mmcq_open_usdhc, mmcq_platform, mmcq_poll, mmcq_read, mmcq_stats, mmcq_usdhc, mmcq_write,
 };
-use socs::{MCIMX6UL, SABRELITE, Soc};
+use socs::{SABRELITE, Soc};
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null, null_mut};
@@ -41,6 +41,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SLEEP_NS: u64 = 1_000_000;
 /// Number of blocks of the card that a test writes and reads.
 const WINDOW: usize = 2048;
+
+/// The evaluation board of the i.MX 6UL: its first uSDHC has a slot.
+const MCIMX6UL: Soc = Soc {
+    name: "mcimx6ul-evk",
+    registers: 0x0219_0000,
+    interrupts: "/machine/soc/a7mpcore",
+    line: 22,
+    memory: 0x8000_0000,
+    own_card: true,
+    ..SABRELITE
+};
 
 /// What the functions of the platform have as `context`.
 struct Board {

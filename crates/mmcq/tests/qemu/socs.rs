@@ -10,7 +10,8 @@ use std::io::Write;
 pub struct Soc {
     /// Name of the machine in QEMU.
     pub name: &'static str,
-    program: &'static str,
+    /// Name of QEMU's program.
+    pub program: &'static str,
     /// Guest physical address of the controller's registers.
     pub registers: u64,
     /// Path in QEMU's device tree of the interrupt controller that receives the controller's
@@ -60,20 +61,6 @@ pub const SABRELITE: Soc = Soc {
     begins: "-kernel",
     sleep: ARM_SLEEPS,
     own_card: false,
-};
-
-/// The evaluation board of the i.MX 6UL: its first uSDHC has a slot.
-pub const MCIMX6UL: Soc = Soc {
-    name: "mcimx6ul-evk",
-    program: "qemu-system-arm",
-    registers: 0x0219_0000,
-    interrupts: "/machine/soc/a7mpcore",
-    line: 22,
-    memory: 0x8000_0000,
-    memory_mib: 64,
-    begins: "-kernel",
-    sleep: ARM_SLEEPS,
-    own_card: true,
 };
 
 /// The board PolarFire Icicle: the registers of the SDHCI begin 0x200 bytes after those of
