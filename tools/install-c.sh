@@ -39,7 +39,7 @@ prefix=\${pcfiledir}/../..
 Name: mmcq
 Description: a card stack: a controller and the SD card or eMMC behind it
 Version: $version
-Cflags: -I\${prefix}/include${defines[*]/#/ -D}
+Cflags: -I\${prefix}/include${defines[*]:+ }${defines[*]/#/-D}
 Libs: -L\${prefix}/lib -lmmcq_c
 EOF
   cat >"$prefix/lib/cmake/mmcq/mmcq-config.cmake" <<EOF
