@@ -263,7 +263,7 @@ pub extern "C" fn board_reset(board: *mut c_void) -> i32 {
     board.model.borrow_mut().reset_by_line(board.now_ns.get()).into()
 }
 
-/// The card loses its supply for a moment.
+/// Lets the card lose its supply for a moment.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_brown_out(board: *mut c_void) {
     let board = at(board);

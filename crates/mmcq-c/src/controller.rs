@@ -16,13 +16,15 @@ use usdhc::Registers;
 
 type Standard = Sdhci<Registers, Its, DESCRIPTORS>;
 
-/// Driver of a controller.
+/// Driver of a controller. Without features `rtsx` and `stm32-sdmmc` all controllers are SDHCI
+/// controllers, or are presented as such.
 #[cfg(not(any(feature = "rtsx", feature = "stm32-sdmmc")))]
 pub(crate) type Driver = Standard;
 #[cfg(any(feature = "rtsx", feature = "stm32-sdmmc"))]
 pub(crate) use several::Driver;
 
-/// Returns whether the memory of a request may consist of several segments.
+/// Returns whether the driver supports scatter/gather: the memory of a request may consist of
+/// several segments.
 pub(crate) fn writes_lists(driver: &Driver) -> bool {
     #[cfg(any(feature = "rtsx", feature = "stm32-sdmmc"))]
     let driver = match driver {

@@ -135,7 +135,7 @@ pub enum BoardError {
     Change {
         /// Text of the change as the user gave it, without the prefix `card.`.
         change: String,
-        /// What is wrong with the change.
+        /// Reason why the value cannot be changed in this way.
         what: String,
     },
     /// The card's profile is not valid.

@@ -77,7 +77,8 @@ pub struct Load {
 /// Result for one budget: its limit, and the value that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kept {
-    /// Name of the load that was run; for a baseline, the run or a direction of one of its jobs.
+    /// Name of the load that was run. For a comparison with a saved report (baseline): whether the
+    /// figure is of the whole run, or which job and direction it is of.
     pub run: String,
     /// Name of the figure that the budget limits, such as `read_lat_p99_us`.
     pub figure: String,
@@ -198,8 +199,8 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
 /// Beginning of a change that puts another card into the board's slot.
 const CARD_IS: &str = "card=";
 
-/// Source of the job files of budgets. A path counts from `folder`. The source records the paths of
-/// all files that were read.
+/// Gives fio's parser the job files that a file of budgets names. Their paths count from `folder`.
+/// Records the paths of all files that were read.
 struct Beside<'a> {
     folder: &'a Path,
     read: RefCell<Vec<PathBuf>>,
@@ -216,7 +217,8 @@ impl fio::Sources for Beside<'_> {
     }
 }
 
-/// Figure that must be 0 unless the file has another budget for it.
+/// Name of the figure that counts failed requests. It must be 0 unless the file has another budget
+/// for it.
 const FAILED: &str = "failed";
 
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];

@@ -52,7 +52,8 @@ impl Figure {
     }
 }
 
-/// Name of the group of figures that are phases. Their times are divided by the number of requests.
+/// Name of the group of figures that says in which phases the run's time was spent. These times are
+/// divided by the number of requests.
 const TIME: &str = "run time for each request";
 /// Name of the group of counters that are divided by the number of requests.
 const OF_COUNTS: &str = "counted for each request";
@@ -79,8 +80,8 @@ pub struct Comparison {
     pub both: Vec<(String, String)>,
     /// All figures that both reports have, including equal ones.
     pub figures: Vec<Figure>,
-    /// Names of the counters and jobs that only one of the reports has. Jobs belong together if
-    /// they have the same name and position.
+    /// Names of the counters and jobs that only one of the reports has. A job of one report
+    /// corresponds to the job of the other with the same name and position.
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,

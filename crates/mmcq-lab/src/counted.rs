@@ -18,8 +18,8 @@ pub fn built() {
     BUILT.set(BUILT.get() + 1);
 }
 
-/// Adds `more`, which may be negative, to the number of values that are lent to drivers
-/// (`lent.rs`).
+/// Changes the counter of values that are lent to drivers (see `lent.rs`) by `more`, which may be
+/// negative.
 pub fn lent(more: i32) {
     LENT.set(LENT.get() + more);
 }

@@ -31,7 +31,8 @@ impl Figures {
         Some(Figures { stats, counters, verify_errors, logs })
     }
 
-    /// Returns whether the figures of the run `outcome` are equal to these figures.
+    /// Returns whether the run `outcome` has exactly these figures: then a change between the two
+    /// runs has no effect.
     pub fn are_of(&self, outcome: &Outcome) -> bool {
         (&self.stats, &self.counters, &self.verify_errors, &self.logs)
             == (&outcome.stats, &outcome.counters, &outcome.verify_errors, &outcome.logs)

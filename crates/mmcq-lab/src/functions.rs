@@ -15,7 +15,7 @@ pub struct Told<'a> {
     seen: Vec<(&'static str, Seen)>,
 }
 
-/// Name, unit and value of a figure in a row.
+/// One figure of a run: its name, its unit and its value.
 type Cell = (String, &'static str, f64);
 
 impl<'a> Told<'a> {

@@ -47,7 +47,8 @@ impl Files {
         Ok(())
     }
 
-    /// Adds an output file as [`Files::writes`] does, and returns its place as [`Place::new`] does.
+    /// Adds an output file as [`Files::writes`] does, and returns the target to write to, as
+    /// [`Place::new`] does.
     pub fn place(&mut self, option: &str, path: &Path) -> Result<Place, Error> {
         self.writes(option, path)?;
         Place::new(option, path)

@@ -127,7 +127,7 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the driver's setting with only this method switched on.
+    /// Returns the driver's setting in which only this method of keeping transfers open is enabled.
     fn config(self) -> StreamConfig {
         self.with(StreamConfig::NONE)
     }

@@ -111,9 +111,9 @@ impl GuestMemory {
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Splits an access by the device (a write if `write`, otherwise a read) into pieces, each in
-    /// one mapped range. Calls `step` with the file, the offset in the file, and the position of
-    /// the piece in the access.
+    /// Splits an access of the device (a write if `write`, otherwise a read) at the borders of the
+    /// mapped ranges. For each part calls `step` with the file that the range maps, the offset in
+    /// this file, and the position of the part in the access.
     fn access(
         &self,
         write: bool,

@@ -97,7 +97,7 @@ pub struct Programs {
     waiting: Waiting,
     steady: Steady,
     luck: Luck,
-    /// Data of the write that was taken last from a ring.
+    /// Data of the write that was last taken from a job's ring of requested I/Os.
     data: Vec<u8>,
 }
 
@@ -272,8 +272,8 @@ impl Programs {
         self.shared.fetch(id, asked, &mut self.data)
     }
 
-    /// Records the result of the I/O at this ring place for the job, which sees the result when it
-    /// runs next.
+    /// Records the result of an I/O of the job `id`. `place` is the I/O's index in the job's ring
+    /// of requests. The job sees the result when it runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);
@@ -455,7 +455,8 @@ impl Workload for Programs {
         }
     }
 
-    /// Fills in the data that the program's memory held when its write was taken from the ring.
+    /// Copies the data of a write into `data`, as the program's memory held them when the
+    /// laboratory took the write from the program's ring.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
         let is_write = |job: &Job| job.under_way.last().is_some_and(|(_, asked)| asked.op == Op::Write);
         if self.jobs.get(&io.job).is_some_and(is_write) && data.len() == self.data.len() {

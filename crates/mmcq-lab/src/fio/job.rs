@@ -153,9 +153,9 @@ pub enum Verify {
     Off,
     /// A header with place and seed, no checksum over the data.
     Meta,
-    /// A header with a CRC-7 of the data.
+    /// Each block begins with a header that has a CRC-7 of the block's data.
     Crc7,
-    /// A header with a CRC-16 of the data.
+    /// Each block begins with a header that has a CRC-16 of the block's data.
     Crc16,
     /// A header with a CRC-32 of the data: IEEE 802.3's polynomial, without bit reflection.
     Crc32,
@@ -172,7 +172,7 @@ pub enum ExitWhat {
     Group,
     /// All running workers end.
     Stonewall,
-    /// All other workers end, including those that have not begun.
+    /// All other workers end. Workers that have not begun do not begin any more.
     All,
 }
 
@@ -232,7 +232,8 @@ pub struct Job {
     pub filename: Vec<String>,
     pub filename_format: Option<String>,
     pub directory: Option<String>,
-    /// Bytes that one pass of the job transfers; `None`: as many as the file has.
+    /// Number of bytes that the job transfers in one pass (one time through the option `size=`);
+    /// `None`: as many as the file has.
     pub size: Option<Size>,
     /// Smallest and largest size of a file in bytes; `None`: `size` decides.
     pub filesize: Option<(u64, u64)>,

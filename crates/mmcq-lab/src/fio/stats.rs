@@ -71,7 +71,7 @@ impl Running {
 /// Latencies of one kind: a series and a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Series of the latencies in ns.
+    /// Number, smallest, largest, mean and deviation of the latencies in ns.
     pub ns: Running,
     /// Histogram of the latencies.
     pub histogram: Histogram,
@@ -109,7 +109,7 @@ pub struct DirStats {
     pub short_ios: u64,
     /// Number of dropped transfers: a field of fio's reports, which is always 0 here.
     pub drop_ios: u64,
-    /// Total time in ns of the phases in which this direction transferred data.
+    /// Total time in ns of those parts of the run in which this direction transferred data.
     pub runtime_ns: u64,
     /// Spans in which any worker of a group transferred data in this direction. If jobs ran one
     /// after the other, each has a span here, while [`DirStats::runtime_ns`] is only that of the

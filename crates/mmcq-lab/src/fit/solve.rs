@@ -81,8 +81,9 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the robust (Huber) sum of squares of the residuals, in units of this standard
-    /// deviation, plus the squares of the pull.
+    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
+    /// residuals, in units of this standard deviation, plus the squares that hold the values near
+    /// their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
@@ -192,7 +193,8 @@ impl Problem<'_> {
         self.residuals(figures).map(|residual| huber(residual, scale)).sum::<f64>() + self.pull(at)
     }
 
-    /// Returns the sum of the squares of the pull that holds each value near its start value.
+    /// Returns the penalty for values that have moved away from their start values: the sum of the
+    /// squared distances, each divided by `PULL`.
     fn pull(&self, at: &[f64]) -> f64 {
         at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum()
     }
@@ -374,8 +376,9 @@ mod tests {
         Problem { measured, before, bounds, noise: 0.01 }
     }
 
-    /// Checks the order of a good and a bad solution. The values of the good solution are farther
-    /// from the start. If each cost were in units of the solution's own residuals, the bad one
+    /// Checks that a solution with small residuals is better than one with large residuals,
+    /// although its values are farther from the start. The last line shows why costs of two
+    /// solutions must have the same unit: each in units of its own residuals, the bad solution
     /// would cost less.
     #[test]
     fn a_solution_with_small_residuals_is_better_than_one_with_large_residuals() {

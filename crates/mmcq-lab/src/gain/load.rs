@@ -26,8 +26,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns the kind of the load. By this kind, the file `standin.rs` says how far our models of
-    /// Linux differ from unmodified Linux.
+    /// Returns the kind of the load: reads, writes or flushed writes. The measured difference
+    /// between unmodified Linux and our model of it depends on this kind (`standin.rs`).
     pub fn kind(&self) -> Kind {
         match self.file.jobs.iter().any(|job| job.rw.write) {
             _ if self.is_durable => Kind::Flushes,
@@ -78,7 +78,7 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// Smallest number of requests that a job of a usual load has.
+/// Smallest number of requests of a job in the usual loads ([`usual`]).
 const LEAST_IOS: u64 = 24;
 
 /// Options of fio that are part of what a usual load is, so that a user cannot change them.
@@ -98,8 +98,9 @@ const NAMED: [&str; 13] = [
     "fdatasync",
 ];
 
-/// Applies to a load the changes of job options that are in `set`. In a usual load, options that
-/// define the load cannot be changed.
+/// Applies to a load the changes of job options that are in `set`. `is_usual`: the load is one of
+/// the built-in loads, so options that its name contains, such as its block size, cannot be
+/// changed.
 ///
 /// # Errors
 /// A change has no value, or the jobs cannot have it; the error is one line.

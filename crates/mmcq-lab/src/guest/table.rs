@@ -69,9 +69,9 @@ fn shorter(lines: &[String]) -> Vec<&str> {
     said
 }
 
-/// Writes a table with the effect of each schedule event, for all reports that have the same
-/// schedule as the report `first`. The kernel messages about an event are those of the first of
-/// these reports that has some.
+/// Writes a table with the effect of each event of the schedule (faults at given times), for all
+/// reports that have the same schedule as the report `first`. The kernel messages about an event
+/// are those of the first of these reports that has some.
 fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     let same: Vec<&&Report> = reports.iter().filter(|report| report.schedule == first.schedule).collect();
     *text += "| at ms, what |";

@@ -50,7 +50,8 @@ pub struct Context {
     pub origin: Option<Origin>,
 }
 
-/// What ran, with all that is needed to run it again from a saved report.
+/// What ran: program version, board, card, changes and load, so that a saved report is enough to
+/// run it again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// Version of the laboratory's program.
@@ -184,7 +185,7 @@ pub struct Report {
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,
-    /// Entries in the order of the workers.
+    /// Entries in the order of the workers: each is one worker, or all workers of a group together.
     pub entries: Vec<Entry>,
     /// Use of the disks during the run.
     pub disks: Vec<DiskUtil>,
@@ -197,7 +198,7 @@ pub struct GroupDir {
     pub bytes: u64,
     /// Run time in ms of the entry of the group that ran shortest.
     pub min_run_ms: u64,
-    /// Run time in ms of the entry of the group that ran longest; 0: nothing was transferred.
+    /// Run time in ms of the job (or group of jobs) that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Rate in bytes per second of the slowest entry of the group.
     pub min_bw: u64,

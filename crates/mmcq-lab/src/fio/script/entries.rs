@@ -6,10 +6,11 @@ use super::{Entry, Op, When};
 const BLOCK: u64 = 512;
 /// Number of the lowest bits in an element of `places`, which hold the operation.
 const OP_BITS: u32 = 3;
-/// Number of bits for the time code in an element of `places`, above those for the operation. The
-/// block number is above both.
+/// Number of bits of an element of `places` that hold the time code: when the request may start
+/// ([`AT_ONCE`] and the like). They are above the bits of the operation, and below those of the
+/// block number.
 const WHEN_BITS: u32 = 2;
-/// Operation code of a request that is stored in `odd`.
+/// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
 /// Value of an element of `dues` that means "no time".
 const NONE: u64 = u64::MAX;
