@@ -1,10 +1,10 @@
 /* mmcq.h: the mmcq card stack for C, under any RTOS or none.
  *
- * The library drives an SDHCI controller, NXP's uSDHC, ST's SDMMC or Realtek's PCIe card reader, and
- * its card: SD card, eMMC or I/O card. Open the controller, bring the card up, then read and write blocks of 512 bytes from
- * as many threads as you like: all calls share one queue. Your program provides registers, a lock and
- * a clock; on a machine with caches or an IOMMU it also provides `map`, `unmap` and `sync`.
- * examples/c/card.c is an example.
+ * The library drives an SDHCI controller, NXP's uSDHC, ST's SDMMC or Realtek's PCIe card reader,
+ * and its card: SD card, eMMC or I/O card. Open the controller, bring the card up, then read and
+ * write blocks of 512 bytes from as many threads as you like: all calls share one queue. Your program
+ * provides registers, a lock and a clock; on a machine with caches or an IOMMU it also provides
+ * `map`, `unmap` and `sync`. examples/c/card.c is an example.
  *
  * The library keeps an SD card or eMMC working without calls for that purpose. It initialises a
  * card again that has lost its state. After damage on the wires it tunes the card again, or makes
@@ -284,17 +284,18 @@ typedef struct mmcq_usdhc {
     uint8_t reserved[2]; /* 0 */
 } mmcq_usdhc;
 
-/* Opens NXP's uSDHC (i.MX 6, 7, 8, RT 10xx and 11xx); call it instead of mmcq_open. All else is the
- * same. The library has this function if it was built with feature `usdhc`. Before this call your
- * program does what is outside of the controller:
+/* Opens NXP's uSDHC (i.MX 6, 7, 8, RT 10xx and 11xx); call it instead of mmcq_open. The contract of
+ * mmcq_open applies. The library has this function if it was built with feature `usdhc`. Before this
+ * call your program does what is outside of the controller:
  * - it switches on the controller's clock gate, and sets its root clock;
  * - it connects the pins, with pull-ups at all lines except the clock's;
  * - it switches on the card's supply. The library switches no supply, and the lines keep 3.3 V.
- * The controller must reach the memory of requests and the library's memory (or `dma`), all of it
- * below 4 GiB. `read` and `write` are called for 4 bytes only. `flags` is MMCQ_QUICK_MAP or 0. On an
- * i.MX 6Q, 6SX, 6SL or 7D, `quirks` has "no-auto-cmd23". The library uses default speed and high
- * speed, up to 52 MHz. It does not use 1.8 V, DDR and tuning (UHS-I, HS200), which the driver has
- * never run with. MMCQ_E_ARGUMENT: also for a member of `board` that is out of range. */
+ * The controller must reach the memory of requests and the library's static memory (or `dma`), all
+ * of it below 4 GiB. `read` and `write` are called for 4 bytes only. `flags` is MMCQ_QUICK_MAP or 0.
+ * On an i.MX 6Q, 6SX, 6SL or 7D, `quirks` has "no-auto-cmd23".
+ * The library uses default speed and high speed, up to 52 MHz. It does not use 1.8 V, DDR and tuning
+ * (UHS-I, HS200), which the driver has never run with. MMCQ_E_ARGUMENT: also if a member of `board`
+ * is out of range. */
 int32_t mmcq_open_usdhc(uint32_t host, const mmcq_platform *platform, const mmcq_usdhc *board);
 
 /* The board around ST's SDMMC. Set members without a meaning for your board to 0. */
@@ -320,23 +321,23 @@ typedef struct mmcq_stm32 {
 } mmcq_stm32;
 
 /* Opens ST's SDMMC, versions 2 and 3 (STM32 H7, H5, U5, L4+, L5, N6 and MP1); call it instead of
- * mmcq_open. All else is the same. The library has this function if it was built with feature
- * `stm32-sdmmc`. The STM32 F1, F2, F4 and F7 have another controller, which the library does not
- * drive. Before this call your program does what is outside of the controller:
+ * mmcq_open. The contract of mmcq_open applies. The library has this function if it was built with
+ * feature `stm32-sdmmc`. The STM32 F1, F2, F4 and F7 have another controller, which the library does
+ * not drive. Before this call your program does what is outside of the controller:
  * - it switches on the controller's clocks, and resets the controller;
  * - it connects the pins, with pull-ups at all lines except the clock's;
  * - it switches on the card's supply. The library switches no supply, and changes no voltage.
- * The library's static memory must be inside `dma_first` to `dma_last`, or `dma` is. `read` and
- * `write` are called for 4 bytes only, at offsets below 128. `quirks` is NULL. With MMCQ_EMMC_18
- * the lines always have 1.8 V, and the eMMC may have DDR. A transfer uses memory in one piece:
- * mmcq_card.pieces is 0, and MMCQ_PIECES=1 saves memory. The library does not use the delay block,
- * so there is no UHS-I and no HS200.
- * The controller does not detect a card: mmcq_card_present returns 1, and `card_event` reports one
- * card. Without a card mmcq_bring_up returns MMCQ_E_TIMEOUT, and mmcq_io_bring_up MMCQ_E_NO_CARD. If
- * the card is taken out later, calls return MMCQ_E_DEAD until mmcq_bring_up has found a card.
- * MMCQ_E_ARGUMENT: also for a member of `board` that is out of range. MMCQ_E_DMA: the controller
- * does not reach the library's memory. MMCQ_E_CONTROLLER: no such controller responds, its clock is
- * off, or it has no DMA of its own. */
+ * The controller must reach the memory of requests and the library's static memory (or `dma`).
+ * `read` and `write` are called for 4 bytes only, at offsets below 128. `quirks` is NULL.
+ * MMCQ_EMMC_18 in `flags` says that the lines always have 1.8 V; then the eMMC may have DDR. A
+ * transfer uses memory in one piece: mmcq_card.pieces is 0, and MMCQ_PIECES=1 saves memory. The
+ * library does not use the delay block, so there is no UHS-I and no HS200.
+ * The controller does not detect a card: mmcq_card_present returns 1, and `card_event` reports only
+ * once that a card is there. Without a card mmcq_bring_up returns MMCQ_E_TIMEOUT, and
+ * mmcq_io_bring_up MMCQ_E_NO_CARD. If the card is taken out later, calls return MMCQ_E_DEAD until
+ * mmcq_bring_up has found a card.
+ * MMCQ_E_ARGUMENT: also if a member of `board` is out of range. MMCQ_E_DMA: the controller does not
+ * reach the library's memory. MMCQ_E_CONTROLLER: also if the controller has no DMA of its own. */
 int32_t mmcq_open_stm32(uint32_t host, const mmcq_platform *platform, const mmcq_stm32 *board);
 
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and

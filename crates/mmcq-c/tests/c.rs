@@ -94,15 +94,18 @@ fn the_example_of_an_io_function_receives_its_packets() {
 }
 
 #[test]
-fn what_the_page_of_the_upgrade_shows_compiles() {
-    let page = std::fs::read_to_string(format!("{ROOT}/guides/upgrade.md")).unwrap();
-    let blocks: Vec<&str> =
-        page.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
-    assert_eq!(blocks.len(), 1);
-    let source = profile_folder().join("mmcq-c-upgrade-page.c");
-    std::fs::write(&source, format!("{}int main(void) {{ return mmcq_on_irq(0); }}\n", blocks[0])).unwrap();
-    let output = run(source.to_str().unwrap(), true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
+fn what_the_pages_show_compiles() {
+    for (path, name) in [("guides/upgrade.md", "upgrade-page"), ("README.md", "readme-page")] {
+        let page = std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
+        let blocks: Vec<&str> =
+            page.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+        assert_eq!(blocks.len(), 1, "{path}");
+        let source = profile_folder().join(format!("mmcq-c-{name}.c"));
+        let program = format!("{}int main(void) {{ return mmcq_on_irq(0); }}\n", blocks[0]);
+        std::fs::write(&source, program).unwrap();
+        let output = run(source.to_str().unwrap(), true, &[]);
+        assert!(output.status.success(), "{path}: {}", text(&output));
+    }
 }
 
 #[test]
