@@ -9,7 +9,8 @@ use mmcq::host::sdhci::Table;
 #[cfg(feature = "stm32-sdmmc")]
 use mmcq::host::stm32_sdmmc::Pieces;
 
-/// Memory for registers of a card; it consists of whole cache lines on every machine.
+/// Buffer into which the card's registers (such as EXT_CSD) are read. It consists of whole cache
+/// lines on every machine.
 #[repr(C, align(128))]
 pub(crate) struct Scratch(pub [u8; SCRATCH_BYTES as usize]);
 
@@ -50,7 +51,7 @@ impl Lists {
 pub(crate) struct Room {
     pub lists: Lists,
     pub scratch: Scratch,
-    /// Memory for registers of the card that the supervisor uses.
+    /// Buffer into which the supervisor reads the card's registers.
     pub supervisor_scratch: Scratch,
 }
 
