@@ -192,7 +192,7 @@ mod rtsx {
     /// Opens Realtek's card reader; `mmcq.h` has the contract.
     ///
     /// # Safety
-    /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
+    /// The caller fulfils the contract of `mmcq_open_rtsx` in `mmcq.h`.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn mmcq_open_rtsx(
         host: u32,
@@ -282,7 +282,7 @@ mod usdhc {
     /// Opens NXP's uSDHC; `mmcq.h` has the contract.
     ///
     /// # Safety
-    /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
+    /// The caller fulfils the contract of `mmcq_open_usdhc` in `mmcq.h`.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn mmcq_open_usdhc(
         host: u32,
@@ -402,7 +402,7 @@ mod stm32 {
     /// Opens ST's SDMMC; `mmcq.h` has the contract.
     ///
     /// # Safety
-    /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
+    /// The caller fulfils the contract of `mmcq_open_stm32` in `mmcq.h`.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn mmcq_open_stm32(
         host: u32,

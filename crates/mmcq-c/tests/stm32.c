@@ -8,7 +8,7 @@
 enum { BLOCKS = 300, LINE = 64 };
 static uint8_t memory[BLOCKS * 512] __attribute__((aligned(LINE)));
 static uint8_t own[MMCQ_DMA_BYTES] __attribute__((aligned(MMCQ_DMA_ALIGN)));
-static int mapped, resets;
+static int mapped, resets, events, present;
 static uint64_t alarm_ns = UINT64_MAX;
 
 static void nothing(void *context) { (void)context; }
@@ -61,10 +61,16 @@ static int32_t reset(void *board) {
     return board_reset(board);
 }
 
+static void card_event(void *board, int32_t now) {
+    (void)board;
+    events++, present = now;
+}
+
 static mmcq_platform platform_of(void *board) {
     return (mmcq_platform) {
         .context = board, .read = read, .write = write, .lock = nothing, .unlock = nothing, .now_ns = board_now_ns,
-        .set_alarm = set_alarm, .wait = wait_for_it, .map = map, .unmap = unmap, .sync = board_sync, .cache_line = LINE,
+        .set_alarm = set_alarm, .wait = wait_for_it, .map = map, .unmap = unmap, .sync = board_sync, .card_event = card_event,
+        .cache_line = LINE,
     };
 }
 
@@ -201,6 +207,7 @@ static void removed(int with_reset) {
     mmcq_platform platform = platform_of(board);
     mmcq_stm32 around = {.kernel_hz = 200000000, .max_hz = 50000000, .busy_after_data = 1, .reset = with_reset ? reset : NULL};
     IS(mmcq_open_stm32(0, &platform, &around), MMCQ_OK);
+    events = 0;
     IS(mmcq_bring_up(0, NULL), MMCQ_OK);
     blocks(100, 4);
     board_remove_or_insert(board);
@@ -212,6 +219,7 @@ static void removed(int with_reset) {
     board_remove_or_insert(board);
     IS(mmcq_bring_up(0, NULL), MMCQ_OK);
     blocks(100, 5);
+    EQUALS(events == 1 && present == 1, 1); /* the controller sees neither removal nor insertion */
     IS(mmcq_close(0), MMCQ_OK);
     EQUALS(mapped, 0);
     EQUALS(board_violations(board), 0);

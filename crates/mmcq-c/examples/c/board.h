@@ -28,7 +28,7 @@ int32_t board_map(void *board, void *memory, size_t bytes, int32_t to_card, uint
 void board_unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
 void board_sync(void *board, uint64_t bus, void *memory, size_t bytes);
 /* From now on the controller sees this memory as the CPU does. Returns the address that the
- * controller uses. */
+ * controller uses. The SDMMC does not see such memory. */
 uint64_t board_coherent(void *board, void *memory, size_t bytes);
 /* Events of the card: its supply fails for a moment; the card is taken out, or put in again. */
 void board_brown_out(void *board);
