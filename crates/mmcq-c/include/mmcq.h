@@ -414,9 +414,11 @@ int32_t mmcq_rpmb_counter(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *counte
 
 /* Reads or writes units of 256 bytes from `address` on. A write has 1, 2 or 32 units. It is sent
  * one time, and either all of its units are written or none.
- * MMCQ_E_AMBIGUOUS: it is not known whether the write was done; read the units. After any other
- * error it was not done. MMCQ_E_FULL: no slot was free; the library does not try again, because a
- * second try needs other nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
+ * MMCQ_E_AMBIGUOUS: it is not known whether the write was done; read the units. The same holds after
+ * MMCQ_E_MEMORY. After any other error it was not done. All of this holds while nothing else writes
+ * to the area, since the card has one write counter for all writers.
+ * MMCQ_E_FULL: no slot was free; the library does not try again, because a second try needs other
+ * nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
 int32_t mmcq_rpmb_read(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, uint8_t *data);
 int32_t mmcq_rpmb_write(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, const uint8_t *data);
 
