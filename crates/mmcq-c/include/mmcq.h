@@ -468,7 +468,8 @@ int32_t mmcq_io_block_size(uint32_t host, uint32_t function, uint32_t bytes);
 
 /* Reads or writes one register by CMD52. Function 0 has the registers that all functions share;
  * only the vendor's registers, F0h to FFh, can be written there. `read_back` may be NULL; otherwise
- * it gets the value that the register has after the write. */
+ * it gets the value that the register has after the write. A register of function 0 is read back by
+ * a second CMD52; if the call fails, the register may have been written. */
 int32_t mmcq_io_read_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t *value);
 int32_t mmcq_io_write_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t value, uint8_t *read_back);
 

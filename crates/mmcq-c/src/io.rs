@@ -264,9 +264,12 @@ pub unsafe extern "C" fn mmcq_io_write_byte(
     value: u8,
     read_back: *mut u8,
 ) -> i32 {
+    // A call that finds no free slot for the second command must not write again.
+    let mut is_written = false;
     with_function(host, function, |open, io| {
-        if function == 0 {
+        if function == 0 && !is_written {
             block_on(open, io.write_common_u8(address, value, Chain::Last))?;
+            is_written = true;
         }
         let read = match (function, read_back.is_null()) {
             (0, true) => return Ok(0),
