@@ -128,7 +128,10 @@ fn with_function(host: u32, number: u32, mut call: impl FnMut(Open, &mut Io) -> 
     };
     let number = u8::try_from(number).ok().filter(|number| *number <= FUNCTIONS_MAX);
     let (Some(functions), Some(number)) = (functions(host), number) else { return MMCQ_E_ARGUMENT };
-    patiently(place, stack, platform, || {
+    if let Err(error) = stack.with(|_| place.waiting.begin_io()) {
+        return code::of(Err(error));
+    }
+    let result = patiently(place, stack, platform, || {
         let (found_by, taken) = stack.with(|_| {
             let bring_ups = place.bring_ups();
             (bring_ups, functions.take(number, bring_ups))
@@ -137,7 +140,9 @@ fn with_function(host: u32, number: u32, mut call: impl FnMut(Open, &mut Io) -> 
         let result = call(open, &mut function);
         stack.with(|_| functions.put_back(index, function, found_by));
         result
-    })
+    });
+    stack.with(|_| place.waiting.end_io());
+    result
 }
 
 fn block_on<T>((place, stack, platform): Open, future: impl Future<Output = T>) -> T {
