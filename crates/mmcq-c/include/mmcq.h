@@ -530,7 +530,7 @@ int32_t mmcq_suspend(uint32_t host);
 int32_t mmcq_resume(uint32_t host);
 
 /* Flushes, notifies the card of power-off, switches the slot's power off, and closes the
- * controller. mmcq_open can open it again. Make sure that no other call for this controller is in
+ * controller. An I/O card has nothing to flush. mmcq_open can open it again. Make sure that no other call for this controller is in
  * progress or begins: mask the interrupt and stop the alarm before. MMCQ_E_STATE: the controller is
  * still open, because a request is in progress, or because a controller that cannot be stopped
  * still uses memory. With any other result it is closed; an error then means that the last writes
