@@ -506,7 +506,9 @@ int32_t mmcq_io_submit(uint32_t host, mmcq_io_request *request);
 
 /* Allows a function (1 to 7) to interrupt, or not (`on` is 0). Only one thread at a time may use
  * the card's interrupt: while one of mmcq_io_irq_enable, mmcq_io_irq_wait and mmcq_io_irq_ack is in
- * progress, another of these calls returns MMCQ_E_STATE. */
+ * progress, another of these calls returns MMCQ_E_STATE. MMCQ_E_UNSUPPORTED: the controller is
+ * Realtek's reader, which does not report the card's interrupt; read the functions' registers from
+ * time to time. */
 int32_t mmcq_io_irq_enable(uint32_t host, uint32_t function, int32_t on);
 
 /* Waits until a function requests attention, or until the time `until_ns` of now_ns; then it

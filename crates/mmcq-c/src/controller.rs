@@ -42,6 +42,16 @@ pub(crate) fn moves_by_cpu(driver: &Driver, bytes: u32) -> bool {
     }
 }
 
+/// Returns whether the controller reports the interrupt of an I/O card.
+#[cfg(not(feature = "rtsx"))]
+pub(crate) fn hears_card_irq(_: &Driver) -> bool {
+    true
+}
+#[cfg(feature = "rtsx")]
+pub(crate) fn hears_card_irq(driver: &Driver) -> bool {
+    matches!(driver, Driver::Sdhci(_))
+}
+
 /// Returns what the C program supplies; `None` if a member is missing or wrong.
 ///
 /// # Safety
@@ -118,6 +128,7 @@ mod either {
         const CONTINUES: bool = <Rtsx<Its, Its> as Host>::CONTINUES;
         const ALWAYS_CONTINUES: bool = false;
         const CONCURRENT: bool = <Standard as Host>::CONCURRENT;
+        // The reader has none, so `mmcq_io_irq_enable` refuses to enable it.
         const CARD_IRQ: bool = <Standard as Host>::CARD_IRQ;
         const EARLY_R1: bool = true;
         const DEFERS_BY_REQUEST: bool = <Standard as Host>::DEFERS_BY_REQUEST;

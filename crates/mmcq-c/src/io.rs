@@ -3,8 +3,10 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
-use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
-use crate::controller::moves_by_cpu;
+use crate::code::{
+    self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_E_UNSUPPORTED, MMCQ_OK,
+};
+use crate::controller::{hears_card_irq, moves_by_cpu};
 use crate::held::Held;
 use crate::platform::{Its, mmcq_platform};
 use core::cell::Cell;
@@ -463,7 +465,7 @@ fn piece(io: &Io, left: u32) -> u32 {
 
 /// Makes a call on the card interrupt. Only one thread may use it at a time; another one gets
 /// `MMCQ_E_STATE`.
-fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(), Failure>) -> i32 {
+fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> i32) -> i32 {
     let open @ (place, stack, platform) = match open(host) {
         Ok(open) => open,
         Err(code) => return code,
@@ -492,7 +494,7 @@ fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(
         }
     });
     place.events(stack, platform);
-    result.map_or_else(Failure::code, |()| MMCQ_OK)
+    result
 }
 
 /// Allows a function to interrupt, or not; `mmcq.h` has the contract.
@@ -502,12 +504,18 @@ pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
     else {
         return MMCQ_E_ARGUMENT;
     };
-    with_interrupt(host, |open, interrupt| {
-        let result = match on {
-            0 => block_on(open, interrupt.disable(function)),
-            _ => block_on(open, interrupt.enable(function)),
-        };
-        result.map_err(Failure::from)
+    with_interrupt(host, |open @ (place, stack, platform), interrupt| {
+        let hears = stack.with(|engine| engine.host().is_none_or(hears_card_irq));
+        if on != 0 && !hears {
+            return MMCQ_E_UNSUPPORTED;
+        }
+        patiently(place, stack, platform, || {
+            let result = match on {
+                0 => block_on(open, interrupt.disable(function)),
+                _ => block_on(open, interrupt.enable(function)),
+            };
+            result.map(|()| 0).map_err(Failure::from)
+        })
     })
 }
 
@@ -517,8 +525,8 @@ pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
 /// The caller fulfils the contract of `mmcq_io_irq_wait` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *mut u8) -> i32 {
-    with_interrupt(host, |open @ (_, _, platform), interrupt| {
-        let waited = {
+    with_interrupt(host, |open @ (place, stack, platform), interrupt| {
+        let waited: Result<(), Failure> = {
             let mut wait = pin!(interrupt.wait());
             block_on(
                 open,
@@ -531,13 +539,17 @@ pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *
                 }),
             )
         };
-        waited?;
-        let asking = block_on(open, interrupt.pending()).map_err(Failure::from)?;
-        if !functions.is_null() {
-            // SAFETY: not null, and the caller promises room for the value.
-            unsafe { functions.write(asking) };
+        if let Err(failure) = waited {
+            return failure.code();
         }
-        Ok(())
+        patiently(place, stack, platform, || {
+            let asking = block_on(open, interrupt.pending()).map_err(Failure::from)?;
+            if !functions.is_null() {
+                // SAFETY: not null, and the caller promises room for the value.
+                unsafe { functions.write(asking) };
+            }
+            Ok::<_, Failure>(0)
+        })
     })
 }
 
@@ -546,6 +558,6 @@ pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *
 pub extern "C" fn mmcq_io_irq_ack(host: u32) -> i32 {
     with_interrupt(host, |_, interrupt| {
         interrupt.ack();
-        Ok(())
+        MMCQ_OK
     })
 }
