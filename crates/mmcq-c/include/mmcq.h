@@ -522,9 +522,10 @@ int32_t mmcq_io_irq_ack(uint32_t host);
 
 /* Prepares for a sleep of the machine during which the card keeps its supply. Flushes, waits until
  * all requests in progress have ended, also the transfers of I/O functions, and suspends the
- * controller. Until mmcq_resume, new requests return MMCQ_E_STATE. With any other result than MMCQ_OK the controller is not suspended.
- * MMCQ_E_CACHE_LOST: earlier writes are lost; the next call may succeed. If the card loses its
- * supply during the sleep, call mmcq_close before it, and mmcq_open and mmcq_bring_up after it. */
+ * controller. Until mmcq_resume, new requests return MMCQ_E_STATE. With any other result than
+ * MMCQ_OK the controller is not suspended. MMCQ_E_CACHE_LOST: earlier writes are lost; the next call
+ * may succeed. If the card loses its supply during the sleep, call mmcq_close before it, and
+ * mmcq_open and mmcq_bring_up after it. */
 int32_t mmcq_suspend(uint32_t host);
 
 /* Ends the suspension, after the sleep. If the card has lost its supply during the sleep, the first
