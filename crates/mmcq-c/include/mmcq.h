@@ -487,9 +487,11 @@ int32_t mmcq_rpmb_counter(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *counte
 
 /* Reads or writes units of 256 bytes from `address` on. A write has 1, 2 or 32 units. It is sent
  * one time, and either all of its units are written or none.
- * MMCQ_E_AMBIGUOUS: it is not known whether the write was done; read the units. After any other
- * error it was not done. MMCQ_E_FULL: no slot was free; the library does not try again, because a
- * second try needs other nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
+ * MMCQ_E_AMBIGUOUS: it is not known whether the write was done; read the units. The same holds after
+ * MMCQ_E_MEMORY. After any other error it was not done. All of this holds while nothing else writes
+ * to the area, since the card has one write counter for all writers.
+ * MMCQ_E_FULL: no slot was free; the library does not try again, because a second try needs other
+ * nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
 int32_t mmcq_rpmb_read(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, uint8_t *data);
 int32_t mmcq_rpmb_write(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, const uint8_t *data);
 
@@ -539,7 +541,8 @@ int32_t mmcq_io_block_size(uint32_t host, uint32_t function, uint32_t bytes);
 
 /* Reads or writes one register by CMD52. Function 0 has the registers that all functions share;
  * only the vendor's registers, F0h to FFh, can be written there. `read_back` may be NULL; otherwise
- * it gets the value that the register has after the write. */
+ * it gets the value that the register has after the write. A register of function 0 is read back by
+ * a second CMD52; if the call fails, the register may have been written. */
 int32_t mmcq_io_read_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t *value);
 int32_t mmcq_io_write_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t value, uint8_t *read_back);
 
@@ -576,7 +579,9 @@ int32_t mmcq_io_submit(uint32_t host, mmcq_io_request *request);
 
 /* Allows a function (1 to 7) to interrupt, or not (`on` is 0). Only one thread at a time may use
  * the card's interrupt: while one of mmcq_io_irq_enable, mmcq_io_irq_wait and mmcq_io_irq_ack is in
- * progress, another of these calls returns MMCQ_E_STATE. */
+ * progress, another of these calls returns MMCQ_E_STATE. MMCQ_E_UNSUPPORTED: the controller is
+ * Realtek's reader, which does not report the card's interrupt; read the functions' registers from
+ * time to time. */
 int32_t mmcq_io_irq_enable(uint32_t host, uint32_t function, int32_t on);
 
 /* Waits until a function requests attention, or until the time `until_ns` of now_ns; then it
@@ -589,10 +594,11 @@ int32_t mmcq_io_irq_wait(uint32_t host, uint64_t until_ns, uint8_t *functions);
 int32_t mmcq_io_irq_ack(uint32_t host);
 
 /* Prepares for a sleep of the machine during which the card keeps its supply. Flushes, waits until
- * all requests in progress have ended, and suspends the controller. Until mmcq_resume, new requests
- * return MMCQ_E_STATE. With any other result than MMCQ_OK the controller is not suspended.
- * MMCQ_E_CACHE_LOST: earlier writes are lost; the next call may succeed. If the card loses its
- * supply during the sleep, call mmcq_close before it, and mmcq_open and mmcq_bring_up after it. */
+ * all requests in progress have ended, also the transfers of I/O functions, and suspends the
+ * controller. Until mmcq_resume, new requests return MMCQ_E_STATE. With any other result than
+ * MMCQ_OK the controller is not suspended. MMCQ_E_CACHE_LOST: earlier writes are lost; the next call
+ * may succeed. If the card loses its supply during the sleep, call mmcq_close before it, and
+ * mmcq_open and mmcq_bring_up after it. */
 int32_t mmcq_suspend(uint32_t host);
 
 /* Ends the suspension, after the sleep. If the card has lost its supply during the sleep, the first
@@ -600,7 +606,7 @@ int32_t mmcq_suspend(uint32_t host);
 int32_t mmcq_resume(uint32_t host);
 
 /* Flushes, notifies the card of power-off, switches the slot's power off, and closes the
- * controller. mmcq_open can open it again. Make sure that no other call for this controller is in
+ * controller. An I/O card has nothing to flush. mmcq_open can open it again. Make sure that no other call for this controller is in
  * progress or begins: mask the interrupt and stop the alarm before. MMCQ_E_STATE: the controller is
  * still open, because a request is in progress, or because a controller that cannot be stopped
  * still uses memory. With any other result it is closed; an error then means that the last writes

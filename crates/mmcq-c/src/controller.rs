@@ -62,6 +62,16 @@ unsafe fn supplied<T: Copy>(structure: *const T) -> Option<T> {
     Some(unsafe { structure.read() })
 }
 
+/// Returns whether the controller reports the interrupt of an I/O card.
+#[cfg(not(feature = "rtsx"))]
+pub(crate) fn hears_card_irq(_: &Driver) -> bool {
+    true
+}
+#[cfg(feature = "rtsx")]
+pub(crate) fn hears_card_irq(driver: &Driver) -> bool {
+    !matches!(driver, Driver::Rtsx(_))
+}
+
 /// Returns what the C program supplies; `None` if a member is missing or wrong.
 ///
 /// # Safety
@@ -165,6 +175,7 @@ mod several {
         const CONTINUES_BY_REQUEST: bool = one_has!(CONTINUES_BY_REQUEST);
         const CONCURRENT: bool = one_has!(CONCURRENT);
         const EARLY_R1: bool = one_has!(EARLY_R1);
+        // Realtek's reader has none, so `mmcq_io_irq_enable` refuses to enable it.
         const CARD_IRQ: bool = one_has!(CARD_IRQ);
         const WAKES: bool = one_has!(WAKES);
         const DEFERS_BY_REQUEST: bool = one_has!(DEFERS_BY_REQUEST);
