@@ -159,7 +159,8 @@ struct host {
 	/* The first of the numbers that stand for the memory of requests. */
 	u32 first_number;
 	/* The work that looks at the slot: it brings a card up, and makes or removes the disk. The
-	 * mutex lets only one look run at a time. */
+	 * mutex lets only one look run at a time, and the controller's own sleep wait for who reads
+	 * its state. */
 	struct work_struct look;
 	struct mutex looking;
 	struct disk *disk;

@@ -4,7 +4,8 @@
 # lib/libmmcq_c.a, and the files for `pkg-config --cflags --libs mmcq` and for CMake's
 # `find_package(mmcq)` with the library `mmcq::mmcq`. The program that links the library must have a
 # function `mmcq_panic` (see mmcq.h). FEATURES=rpmb also builds the functions for
-# RPMB, FEATURES=rtsx those for Realtek's card readers; FEATURES=rpmb,rtsx both.
+# RPMB, FEATURES=rtsx, usdhc or stm32-sdmmc the function for another controller; FEATURES=rpmb,rtsx
+# both.
 #
 # install-c.sh --try: installs into a temporary folder, and builds and runs a program by pkg-config
 # and one by CMake.
@@ -25,8 +26,9 @@ build() { # target or nothing; prints the library's path
 }
 
 install_to() { # prefix, library
-  local prefix=$1 version define=
-  case ,${FEATURES:-}, in *,rtsx,*) define=MMCQ_RTSX ;; esac
+  local prefix=$1 version defines=()
+  case ,${FEATURES:-}, in *,rtsx,*) defines+=(MMCQ_RTSX) ;; esac
+  case ,${FEATURES:-}, in *,stm32-sdmmc,*) defines+=(MMCQ_STM32_SDMMC) ;; esac
   version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
   mkdir -p "$prefix/include" "$prefix/lib/pkgconfig" "$prefix/lib/cmake/mmcq"
   prefix=$(cd "$prefix" && pwd)
@@ -35,9 +37,9 @@ install_to() { # prefix, library
   cat >"$prefix/lib/pkgconfig/mmcq.pc" <<EOF
 prefix=\${pcfiledir}/../..
 Name: mmcq
-Description: a card stack: an SDHCI controller and the SD card or eMMC behind it
+Description: a card stack: a controller and the SD card or eMMC behind it
 Version: $version
-Cflags: -I\${prefix}/include${define:+ -D$define}
+Cflags: -I\${prefix}/include${defines[*]:+ }${defines[*]/#/-D}
 Libs: -L\${prefix}/lib -lmmcq_c
 EOF
   cat >"$prefix/lib/cmake/mmcq/mmcq-config.cmake" <<EOF
@@ -46,7 +48,7 @@ if(NOT TARGET mmcq::mmcq)
   add_library(mmcq::mmcq STATIC IMPORTED)
   set_target_properties(mmcq::mmcq PROPERTIES
     IMPORTED_LOCATION "\${mmcq_prefix}/lib/libmmcq_c.a"
-    INTERFACE_COMPILE_DEFINITIONS "$define"
+    INTERFACE_COMPILE_DEFINITIONS "$(IFS=';'; echo "${defines[*]}")"
     INTERFACE_INCLUDE_DIRECTORIES "\${mmcq_prefix}/include")
 endif()
 EOF

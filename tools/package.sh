@@ -63,7 +63,7 @@ cp "$work/clone/Cargo.lock" .
 # Cargo takes the crates that are not here out of the lock file; all other versions stay.
 # The tests in C want every function of the header.
 features=()
-case " ${crates[*]} " in *" mmcq-c "*) features=(--features mmcq-c/rpmb,mmcq-c/rtsx) ;; esac
+case " ${crates[*]} " in *" mmcq-c "*) features=(--features mmcq-c/rpmb,mmcq-c/rtsx,mmcq-c/usdhc,mmcq-c/stm32-sdmmc) ;; esac
 case " ${crates[*]} " in *" mmcq-lab "*) features+=(--features mmcq-lab/full) ;; esac
 export CARGO_TARGET_DIR=$target/package-outside
 # What an earlier run has built names the folder of that run (CARGO_MANIFEST_DIR), and Cargo takes it for fresh.

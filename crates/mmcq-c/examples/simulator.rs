@@ -1,6 +1,6 @@
-//! The board of the C examples: a register-accurate model, of an SDHCI controller or of Realtek's
-//! card reader, with a card, in virtual time, as C functions. Built as a static library that also
-//! contains the stack.
+//! The board of the C examples: a register-accurate model, of an SDHCI controller, of Realtek's card
+//! reader or of ST's SDMMC, with a card, in virtual time, as C functions. Built as a static library
+//! that also contains the stack.
 
 use mmcq::host::{Direction, Dma};
 use mmcq_sim::bench::card_named;
@@ -10,6 +10,7 @@ use mmcq_sim::port::RegisterFile;
 use mmcq_sim::rtsx::{Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
+use mmcq_sim::stm32_sdmmc::{Stm32Sdmmc, Stm32SdmmcConfig};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
@@ -71,9 +72,30 @@ impl DeviceMemory for Memory {
 }
 
 /// A controller model whose registers are accessed by offset.
-trait Model: Controller + RegisterFile {}
+trait Model: Controller + RegisterFile {
+    /// Resets the controller by its reset line; returns false if it has none.
+    fn reset_by_line(&mut self, _now_ns: u64) -> bool {
+        false
+    }
+}
 
-impl<M: Controller + RegisterFile> Model for M {}
+impl Model for Sdhci {}
+impl Model for Rtsx {}
+
+impl Model for Stm32Sdmmc {
+    fn reset_by_line(&mut self, now_ns: u64) -> bool {
+        self.reset(now_ns);
+        true
+    }
+}
+
+/// The controllers.
+#[derive(Clone, Copy)]
+enum Kind {
+    Sdhci,
+    Rtsx,
+    Stm32,
+}
 
 struct Board {
     model: RefCell<Box<dyn Model>>,
@@ -83,12 +105,19 @@ struct Board {
     now_ns: Cell<u64>,
 }
 
-fn build(card: &str, reader: bool) -> Option<Board> {
+fn build(card: &str, kind: Kind) -> Option<Board> {
     let memory = Memory { shadow: ShadowMemory::new(MemoryConfig::BITS32), ..Memory::default() };
+    // The lines of an eMMC have the voltage of the flag `MMCQ_EMMC_18`.
+    let low_lines = card.contains("emmc");
     let (card, seen) = (Some(card_named(card).ok()?), memory.clone());
-    let model: Box<dyn Model> = match reader {
-        true => Box::new(Rtsx::new(RtsxConfig::GENERIC, seen, card)),
-        false => Box::new(Sdhci::new(SdhciConfig::GENERIC_4_20, seen, card)),
+    let model: Box<dyn Model> = match kind {
+        Kind::Sdhci => Box::new(Sdhci::new(SdhciConfig::GENERIC_4_20, seen, card)),
+        Kind::Rtsx => Box::new(Rtsx::new(RtsxConfig::GENERIC, seen, card)),
+        Kind::Stm32 => {
+            let mut model = Stm32Sdmmc::new(Stm32SdmmcConfig::H7, seen.shadow, card);
+            model.set_signal18(low_lines, 0);
+            Box::new(model)
+        }
     };
     Some(Board { model: RefCell::new(model), out: RefCell::new(None), memory, now_ns: Cell::new(0) })
 }
@@ -101,7 +130,7 @@ fn build(card: &str, reader: bool) -> Option<Board> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn board_open(card: *const c_char) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { open(card, false) }
+    unsafe { open(card, Kind::Sdhci) }
 }
 
 /// Makes a board with this card in the slot of Realtek's card reader; returns null if the card is
@@ -112,17 +141,28 @@ pub unsafe extern "C" fn board_open(card: *const c_char) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn board_open_rtsx(card: *const c_char) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { open(card, true) }
+    unsafe { open(card, Kind::Rtsx) }
+}
+
+/// Makes a board with this card in the slot of an STM32H7's SDMMC, whose kernel clock has 200 MHz;
+/// returns null if the card is unknown. If the card is an eMMC, its lines have 1.8 V.
+///
+/// # Safety
+/// `card` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn board_open_stm32(card: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { open(card, Kind::Stm32) }
 }
 
 /// Makes a board.
 ///
 /// # Safety
 /// `card` is a C string.
-unsafe fn open(card: *const c_char, reader: bool) -> *mut c_void {
+unsafe fn open(card: *const c_char, kind: Kind) -> *mut c_void {
     // SAFETY: the caller promises a C string.
     let card = unsafe { CStr::from_ptr(card) };
-    let board = card.to_str().ok().and_then(|card| build(card, reader));
+    let board = card.to_str().ok().and_then(|card| build(card, kind));
     board.map_or(std::ptr::null_mut(), |board| Box::into_raw(Box::new(board)).cast())
 }
 
@@ -214,6 +254,13 @@ pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, 
     if let Some(memory) = NonNull::new(memory.cast()) {
         at(board).memory.shadow.sync(bus, memory, bytes);
     }
+}
+
+/// Resets the controller by its reset line. Returns 1, or 0 if the board has no such line.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_reset(board: *mut c_void) -> i32 {
+    let board = at(board);
+    board.model.borrow_mut().reset_by_line(board.now_ns.get()).into()
 }
 
 /// Lets the card lose its supply for a moment.

@@ -1,10 +1,10 @@
 /* mmcq.h: the mmcq card stack for C, under any RTOS or none.
  *
- * The library drives an SDHCI controller or Realtek's PCIe card reader, and its card: SD card, eMMC
- * or I/O card. Open the controller, bring the card up, then read and write blocks of 512 bytes from
- * as many threads as you like: all calls share one queue. Your program provides registers, a lock and
- * a clock; on a machine with caches or an IOMMU it also provides `map`, `unmap` and `sync`.
- * examples/c/card.c is an example.
+ * The library drives an SDHCI controller, NXP's uSDHC, ST's SDMMC or Realtek's PCIe card reader,
+ * and its card: SD card, eMMC or I/O card. Open the controller, bring the card up, then read and
+ * write blocks of 512 bytes from as many threads as you like: all calls share one queue. Your program
+ * provides registers, a lock and a clock; on a machine with caches or an IOMMU it also provides
+ * `map`, `unmap` and `sync`. examples/c/card.c is an example.
  *
  * The library keeps an SD card or eMMC working without calls for that purpose. It initialises a
  * card again that has lost its state. After damage on the wires it tunes the card again, or makes
@@ -226,13 +226,19 @@ typedef struct mmcq_platform {
 #ifndef MMCQ_PIECES
 #define MMCQ_PIECES 128
 #endif
+/* MMCQ_STM32_SDMMC: defined where the library was built with feature `stm32-sdmmc`. */
+#ifdef MMCQ_STM32_SDMMC
+#define MMCQ_LIST_BYTES (16UL * (MMCQ_PIECES + 1) + 576)
+#else
+#define MMCQ_LIST_BYTES (16UL * (MMCQ_PIECES + 1))
+#endif
 /* MMCQ_RTSX: defined where the library was built with feature `rtsx`. */
 #ifdef MMCQ_RTSX
 #define MMCQ_DMA_ALIGN 1024
-#define MMCQ_DMA_BYTES ((16UL * (MMCQ_PIECES + 1) + 1023) / 1024 * 1024 + 4096)
+#define MMCQ_DMA_BYTES ((MMCQ_LIST_BYTES + 1023) / 1024 * 1024 + 4096)
 #else
 #define MMCQ_DMA_ALIGN 128
-#define MMCQ_DMA_BYTES ((16UL * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
+#define MMCQ_DMA_BYTES ((MMCQ_LIST_BYTES + 127) / 128 * 128 + 1024)
 #endif
 
 /* The card that mmcq_bring_up has found. */
@@ -266,6 +272,73 @@ int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
  * that is less); a piece of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not
  * know this chip, and has accessed no register. */
 int32_t mmcq_open_rtsx(uint32_t host, const mmcq_platform *platform, uint16_t vendor, uint16_t device);
+
+/* The board around NXP's uSDHC. Set members without a meaning for your board to 0. */
+typedef struct mmcq_usdhc {
+    uint32_t root_hz;    /* root clock of the controller, in hertz, as the board has set it; not 0 */
+    uint32_t max_hz;     /* fastest clock that the wiring supports, in hertz; 0: no limit */
+    uint8_t width;       /* number of data lines that are connected: 1, 4 or 8; 0: 4 */
+    uint8_t fixed;       /* 1: the pin CD_B does not say whether a card is in the slot, or the card
+                            is soldered; then the library takes the card as present, and
+                            mmcq_bring_up returns MMCQ_E_TIMEOUT if none responds */
+    uint8_t reserved[2]; /* 0 */
+} mmcq_usdhc;
+
+/* Opens NXP's uSDHC (i.MX 6, 7, 8, RT 10xx and 11xx); call it instead of mmcq_open. The contract of
+ * mmcq_open applies. The library has this function if it was built with feature `usdhc`. Before this
+ * call your program does what is outside of the controller:
+ * - it switches on the controller's clock gate, and sets its root clock;
+ * - it connects the pins, with pull-ups at all lines except the clock's;
+ * - it switches on the card's supply. The library switches no supply, and the lines keep 3.3 V.
+ * The controller must reach the memory of requests and the library's static memory (or `dma`), all
+ * of it below 4 GiB. `read` and `write` are called for 4 bytes only. `flags` is MMCQ_QUICK_MAP or 0.
+ * On an i.MX 6Q, 6SX, 6SL or 7D, `quirks` has "no-auto-cmd23".
+ * The library uses default speed and high speed, up to 52 MHz. It does not use 1.8 V, DDR and tuning
+ * (UHS-I, HS200), which the driver has never run with. MMCQ_E_ARGUMENT: also if a member of `board`
+ * is out of range. */
+int32_t mmcq_open_usdhc(uint32_t host, const mmcq_platform *platform, const mmcq_usdhc *board);
+
+/* The board around ST's SDMMC. Set members without a meaning for your board to 0. */
+typedef struct mmcq_stm32 {
+    uint32_t kernel_hz;      /* kernel clock of the controller (sdmmc_ker_ck), in hertz; not 0 */
+    uint32_t max_hz;         /* fastest clock that the wiring supports, in hertz; 0: 25 MHz. With
+                                more than 25 MHz the library uses high speed */
+    /* First and last address that the controller's DMA reaches; if both are 0, it reaches all
+     * memory. SDMMC1 of an H7 reaches AXI SRAM and external memory, but not DTCM. */
+    uint32_t dma_first, dma_last;
+    uint32_t power_up_us;    /* time that the card's supply needs to rise, in microseconds; 0: 1 ms */
+    uint8_t width;           /* number of data lines that are connected: 1, 4 or 8; 0: 4 */
+    uint8_t fixed;           /* 1: the card is soldered */
+    uint8_t busy_after_data; /* 1: the end of a write's data includes the end of its busy, as ST's
+                                manual says. 0: the library reads the card's status after each write,
+                                since users of other drivers saw cards that were still busy */
+    uint8_t falling_edge;    /* 1: CMD and DAT change at the falling edge of the clock (NEGEDGE) */
+    /* Resets the controller by the clock tree (RCC), so that its registers are as after power-on and
+     * its DMA is stopped, and returns 1. Returns 0 if that failed. The library calls it with the lock
+     * held, in any context. NULL: the board cannot do it. Then nothing can switch the slot's power
+     * off again, or stop a transfer that the controller itself does not stop. */
+    int32_t (*reset)(void *context);
+} mmcq_stm32;
+
+/* Opens ST's SDMMC, versions 2 and 3 (STM32 H7, H5, U5, L4+, L5, N6 and MP1); call it instead of
+ * mmcq_open. The contract of mmcq_open applies. The library has this function if it was built with
+ * feature `stm32-sdmmc`. The STM32 F1, F2, F4 and F7 have another controller, which the library does
+ * not drive. Before this call your program does what is outside of the controller:
+ * - it switches on the controller's clocks, and resets the controller;
+ * - it connects the pins, with pull-ups at all lines except the clock's;
+ * - it switches on the card's supply. The library switches no supply, and changes no voltage.
+ * The controller must reach the memory of requests and the library's static memory (or `dma`).
+ * `read` and `write` are called for 4 bytes only, at offsets below 128. `quirks` is NULL.
+ * MMCQ_EMMC_18 in `flags` says that the lines always have 1.8 V; then the eMMC may have DDR. A
+ * transfer uses memory in one piece: mmcq_card.pieces is 0, and MMCQ_PIECES=1 saves memory. The
+ * library does not use the delay block, so there is no UHS-I and no HS200.
+ * The controller does not detect a card: mmcq_card_present returns 1, and `card_event` reports only
+ * once that a card is there. Without a card mmcq_bring_up returns MMCQ_E_TIMEOUT, and
+ * mmcq_io_bring_up MMCQ_E_NO_CARD. If the card is taken out later, calls return MMCQ_E_DEAD until
+ * mmcq_bring_up has found a card.
+ * MMCQ_E_ARGUMENT: also if a member of `board` is out of range. MMCQ_E_DMA: the controller does not
+ * reach the library's memory. MMCQ_E_CONTROLLER: also if the controller has no DMA of its own. */
+int32_t mmcq_open_stm32(uint32_t host, const mmcq_platform *platform, const mmcq_stm32 *board);
 
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and
  * card support. Call it again after a change of cards. Afterwards the library keeps the card
@@ -414,9 +487,11 @@ int32_t mmcq_rpmb_counter(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *counte
 
 /* Reads or writes units of 256 bytes from `address` on. A write has 1, 2 or 32 units. It is sent
  * one time, and either all of its units are written or none.
- * MMCQ_E_AMBIGUOUS: it is not known whether the write was done; read the units. After any other
- * error it was not done. MMCQ_E_FULL: no slot was free; the library does not try again, because a
- * second try needs other nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
+ * MMCQ_E_AMBIGUOUS: it is not known whether the write was done; read the units. The same holds after
+ * MMCQ_E_MEMORY. After any other error it was not done. All of this holds while nothing else writes
+ * to the area, since the card has one write counter for all writers.
+ * MMCQ_E_FULL: no slot was free; the library does not try again, because a second try needs other
+ * nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
 int32_t mmcq_rpmb_read(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, uint8_t *data);
 int32_t mmcq_rpmb_write(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, const uint8_t *data);
 
@@ -466,7 +541,8 @@ int32_t mmcq_io_block_size(uint32_t host, uint32_t function, uint32_t bytes);
 
 /* Reads or writes one register by CMD52. Function 0 has the registers that all functions share;
  * only the vendor's registers, F0h to FFh, can be written there. `read_back` may be NULL; otherwise
- * it gets the value that the register has after the write. */
+ * it gets the value that the register has after the write. A register of function 0 is read back by
+ * a second CMD52; if the call fails, the register may have been written. */
 int32_t mmcq_io_read_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t *value);
 int32_t mmcq_io_write_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t value, uint8_t *read_back);
 
@@ -503,7 +579,9 @@ int32_t mmcq_io_submit(uint32_t host, mmcq_io_request *request);
 
 /* Allows a function (1 to 7) to interrupt, or not (`on` is 0). Only one thread at a time may use
  * the card's interrupt: while one of mmcq_io_irq_enable, mmcq_io_irq_wait and mmcq_io_irq_ack is in
- * progress, another of these calls returns MMCQ_E_STATE. */
+ * progress, another of these calls returns MMCQ_E_STATE. MMCQ_E_UNSUPPORTED: the controller is
+ * Realtek's reader, which does not report the card's interrupt; read the functions' registers from
+ * time to time. */
 int32_t mmcq_io_irq_enable(uint32_t host, uint32_t function, int32_t on);
 
 /* Waits until a function requests attention, or until the time `until_ns` of now_ns; then it
@@ -516,10 +594,11 @@ int32_t mmcq_io_irq_wait(uint32_t host, uint64_t until_ns, uint8_t *functions);
 int32_t mmcq_io_irq_ack(uint32_t host);
 
 /* Prepares for a sleep of the machine during which the card keeps its supply. Flushes, waits until
- * all requests in progress have ended, and suspends the controller. Until mmcq_resume, new requests
- * return MMCQ_E_STATE. With any other result than MMCQ_OK the controller is not suspended.
- * MMCQ_E_CACHE_LOST: earlier writes are lost; the next call may succeed. If the card loses its
- * supply during the sleep, call mmcq_close before it, and mmcq_open and mmcq_bring_up after it. */
+ * all requests in progress have ended, also the transfers of I/O functions, and suspends the
+ * controller. Until mmcq_resume, new requests return MMCQ_E_STATE. With any other result than
+ * MMCQ_OK the controller is not suspended. MMCQ_E_CACHE_LOST: earlier writes are lost; the next call
+ * may succeed. If the card loses its supply during the sleep, call mmcq_close before it, and
+ * mmcq_open and mmcq_bring_up after it. */
 int32_t mmcq_suspend(uint32_t host);
 
 /* Ends the suspension, after the sleep. If the card has lost its supply during the sleep, the first
@@ -527,7 +606,7 @@ int32_t mmcq_suspend(uint32_t host);
 int32_t mmcq_resume(uint32_t host);
 
 /* Flushes, notifies the card of power-off, switches the slot's power off, and closes the
- * controller. mmcq_open can open it again. Make sure that no other call for this controller is in
+ * controller. An I/O card has nothing to flush. mmcq_open can open it again. Make sure that no other call for this controller is in
  * progress or begins: mask the interrupt and stop the alarm before. MMCQ_E_STATE: the controller is
  * still open, because a request is in progress, or because a controller that cannot be stopped
  * still uses memory. With any other result it is closed; an error then means that the last writes

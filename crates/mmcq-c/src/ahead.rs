@@ -170,6 +170,17 @@ impl Ahead {
         }
     }
 
+    /// Removes a mapping that the driver itself has ended, if the driver is being made: ST's SDMMC
+    /// maps its bounce buffer to see whether the controller reaches it.
+    #[cfg(feature = "stm32-sdmmc")]
+    pub fn driver_unmapped(&self, mapping: Mapping) {
+        if self.opening.get()
+            && let Some(list) = self.lists.iter().find(|list| list.get() == Some(mapping))
+        {
+            list.set(None);
+        }
+    }
+
     /// Ends the driver's own mappings, after the driver was dropped.
     pub fn close(&self, platform: &mmcq_platform) {
         self.lists.iter().filter_map(Cell::take).for_each(|list| list.end(platform));

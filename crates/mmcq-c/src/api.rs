@@ -142,6 +142,7 @@ impl Place {
         // had it.
         self.scratch_buf.set(Some(DmaBuf::from_static(&mut room.scratch.0)));
         self.supervisor.scratch.set(Some(DmaBuf::from_static(&mut room.supervisor_scratch.0)));
+        self.waiting.close_io(false);
         self.events.begin();
         // SAFETY: no call reads the stack before the state is `OPEN`.
         let stack = unsafe { &mut *self.stack.get() };

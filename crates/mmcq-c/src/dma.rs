@@ -6,6 +6,8 @@ use mmcq::card::SCRATCH_BYTES;
 #[cfg(feature = "rtsx")]
 use mmcq::host::rtsx::Buffers;
 use mmcq::host::sdhci::Table;
+#[cfg(feature = "stm32-sdmmc")]
+use mmcq::host::stm32_sdmmc::Pieces;
 
 /// Buffer into which the card's registers (such as EXT_CSD) are read. It consists of whole cache
 /// lines on every machine.
@@ -24,6 +26,9 @@ pub(crate) struct Lists {
     /// The lists of Realtek's card reader.
     #[cfg(feature = "rtsx")]
     pub buffers: Buffers,
+    /// The bounce buffer of ST's SDMMC. It is at the begin of cache lines.
+    #[cfg(feature = "stm32-sdmmc")]
+    pub pieces: Pieces<1>,
     /// The descriptors of an SDHCI controller.
     pub table: Table<DESCRIPTORS>,
 }
@@ -33,6 +38,8 @@ impl Lists {
         Lists {
             #[cfg(feature = "rtsx")]
             buffers: Buffers::new(),
+            #[cfg(feature = "stm32-sdmmc")]
+            pieces: Pieces::new(),
             table: Table::new(),
         }
     }
@@ -48,13 +55,15 @@ pub(crate) struct Room {
     pub supervisor_scratch: Scratch,
 }
 
+/// Length of the lists except Realtek's, which `mmcq.h` has as `MMCQ_LIST_BYTES`.
+const LIST_BYTES: usize = Table::<DESCRIPTORS>::BYTES + if cfg!(feature = "stm32-sdmmc") { 576 } else { 0 };
 #[cfg(not(feature = "rtsx"))]
-const _: () = assert!(size_of::<Room>() == Table::<DESCRIPTORS>::BYTES.next_multiple_of(128) + 1024);
+const _: () = assert!(size_of::<Room>() == LIST_BYTES.next_multiple_of(128) + 1024);
 #[cfg(feature = "rtsx")]
-const _: () = assert!(
-    size_of::<Room>() == Table::<DESCRIPTORS>::BYTES.next_multiple_of(1024) + 4096
-        && align_of::<Room>() == 1024
-);
+const _: () =
+    assert!(size_of::<Room>() == LIST_BYTES.next_multiple_of(1024) + 4096 && align_of::<Room>() == 1024);
+#[cfg(feature = "stm32-sdmmc")]
+const _: () = assert!(core::mem::offset_of!(Lists, pieces).is_multiple_of(128));
 
 impl Room {
     pub const fn new() -> Self {

@@ -9,7 +9,8 @@ use crate::platform::mmcq_platform;
 use crate::supervisor::switched_off;
 use mmcq::block::BlockDevice;
 use mmcq::card;
-use mmcq::engine::Error;
+use mmcq::engine::{DmaBuf, Error, Kind, Request};
+use mmcq::host::BusOp;
 
 /// Writes blocks past every cache; `mmcq.h` has the contract.
 ///
@@ -98,14 +99,23 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         place.return_scratch(stack, scratch);
         return MMCQ_E_STATE;
     }
-    // A suspended engine would refuse the flush.
-    stack.with(|engine| engine.resume(platform.now_ns()));
+    // A suspended engine would refuse the flush. No task waits for an I/O card any more.
+    stack.with(|engine| {
+        engine.resume(platform.now_ns());
+        engine.mask_card_irq();
+    });
     let result = match place.card(stack) {
         Some(card) => {
             // SAFETY: the supervisor has left, and this call took the scratch buffer.
             unsafe { place.supervisor.run(stack, switched_off, (stack, scratch, card), platform) }.0
         }
-        None => Ok(()),
+        None => {
+            // Nothing can be lost: the card, if there is one, has no memory.
+            let mut off = Request::new(Kind::Bus(BusOp::PowerOff), DmaBuf::EMPTY);
+            off.urgent = true;
+            stack.block_on(stack.request(off), |idle| platform.wait(idle));
+            Ok(())
+        }
     };
     stack.with(|_| platform.set_alarm(None));
     // SAFETY: the caller promises that no other call is in progress; the supervisor has ended.

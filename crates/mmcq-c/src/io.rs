@@ -3,8 +3,10 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
-use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
-use crate::controller::moves_by_cpu;
+use crate::code::{
+    self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_E_UNSUPPORTED, MMCQ_OK,
+};
+use crate::controller::{hears_card_irq, moves_by_cpu};
 use crate::held::Held;
 use crate::platform::{Its, mmcq_platform};
 use core::cell::Cell;
@@ -131,7 +133,10 @@ fn with_function(host: u32, number: u32, mut call: impl FnMut(Open, &mut Io) -> 
     };
     let number = u8::try_from(number).ok().filter(|number| *number <= FUNCTIONS_MAX);
     let (Some(functions), Some(number)) = (functions(host), number) else { return MMCQ_E_ARGUMENT };
-    patiently(place, stack, platform, || {
+    if let Err(error) = stack.with(|_| place.waiting.begin_io()) {
+        return code::of(Err(error));
+    }
+    let result = patiently(place, stack, platform, || {
         let (found_by, taken) = stack.with(|_| {
             let bring_ups = place.bring_ups();
             (bring_ups, functions.take(number, bring_ups))
@@ -140,7 +145,9 @@ fn with_function(host: u32, number: u32, mut call: impl FnMut(Open, &mut Io) -> 
         let result = call(open, &mut function);
         stack.with(|_| functions.put_back(index, function, found_by));
         result
-    })
+    });
+    stack.with(|_| place.waiting.end_io());
+    result
 }
 
 fn block_on<T>((place, stack, platform): Open, future: impl Future<Output = T>) -> T {
@@ -267,9 +274,12 @@ pub unsafe extern "C" fn mmcq_io_write_byte(
     value: u8,
     read_back: *mut u8,
 ) -> i32 {
+    // A call that finds no free slot for the second command must not write again.
+    let mut is_written = false;
     with_function(host, function, |open, io| {
-        if function == 0 {
+        if function == 0 && !is_written {
             block_on(open, io.write_common_u8(address, value, Chain::Last))?;
+            is_written = true;
         }
         let read = match (function, read_back.is_null()) {
             (0, true) => return Ok(0),
@@ -458,7 +468,7 @@ fn piece(io: &Io, left: u32) -> u32 {
 
 /// Makes a call on the card interrupt. Only one thread may use it at a time; another one gets
 /// `MMCQ_E_STATE`.
-fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(), Failure>) -> i32 {
+fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> i32) -> i32 {
     let open @ (place, stack, platform) = match open(host) {
         Ok(open) => open,
         Err(code) => return code,
@@ -487,7 +497,7 @@ fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(
         }
     });
     place.events(stack, platform);
-    result.map_or_else(Failure::code, |()| MMCQ_OK)
+    result
 }
 
 /// Allows a function to interrupt, or not; `mmcq.h` has the contract.
@@ -497,12 +507,18 @@ pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
     else {
         return MMCQ_E_ARGUMENT;
     };
-    with_interrupt(host, |open, interrupt| {
-        let result = match on {
-            0 => block_on(open, interrupt.disable(function)),
-            _ => block_on(open, interrupt.enable(function)),
-        };
-        result.map_err(Failure::from)
+    with_interrupt(host, |open @ (place, stack, platform), interrupt| {
+        let hears = stack.with(|engine| engine.host().is_none_or(hears_card_irq));
+        if on != 0 && !hears {
+            return MMCQ_E_UNSUPPORTED;
+        }
+        patiently(place, stack, platform, || {
+            let result = match on {
+                0 => block_on(open, interrupt.disable(function)),
+                _ => block_on(open, interrupt.enable(function)),
+            };
+            result.map(|()| 0).map_err(Failure::from)
+        })
     })
 }
 
@@ -512,8 +528,8 @@ pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
 /// The caller fulfils the contract of `mmcq_io_irq_wait` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *mut u8) -> i32 {
-    with_interrupt(host, |open @ (_, _, platform), interrupt| {
-        let waited = {
+    with_interrupt(host, |open @ (place, stack, platform), interrupt| {
+        let waited: Result<(), Failure> = {
             let mut wait = pin!(interrupt.wait());
             block_on(
                 open,
@@ -526,13 +542,17 @@ pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *
                 }),
             )
         };
-        waited?;
-        let asking = block_on(open, interrupt.pending()).map_err(Failure::from)?;
-        if !functions.is_null() {
-            // SAFETY: not null, and the caller promises room for the value.
-            unsafe { functions.write(asking) };
+        if let Err(failure) = waited {
+            return failure.code();
         }
-        Ok(())
+        patiently(place, stack, platform, || {
+            let asking = block_on(open, interrupt.pending()).map_err(Failure::from)?;
+            if !functions.is_null() {
+                // SAFETY: not null, and the caller promises room for the value.
+                unsafe { functions.write(asking) };
+            }
+            Ok::<_, Failure>(0)
+        })
     })
 }
 
@@ -541,6 +561,6 @@ pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *
 pub extern "C" fn mmcq_io_irq_ack(host: u32) -> i32 {
     with_interrupt(host, |_, interrupt| {
         interrupt.ack();
-        Ok(())
+        MMCQ_OK
     })
 }

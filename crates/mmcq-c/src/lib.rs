@@ -1,5 +1,5 @@
-//! The mmcq stack for C, under any RTOS: SDHCI controllers and Realtek's card readers (two by
-//! default, eight at most), with a card each.
+//! The mmcq stack for C, under any RTOS: SDHCI controllers, and by features of this crate NXP's
+//! uSDHC, ST's SDMMC and Realtek's card readers (two by default, eight at most), with a card each.
 //!
 //! A C program includes `include/mmcq.h`, which describes all functions and their contracts;
 //! `examples/c/card.c` is an example. Build the library for a target by
@@ -59,6 +59,10 @@ pub use code::CODES;
 pub use controller::mmcq_open;
 #[cfg(feature = "rtsx")]
 pub use controller::mmcq_open_rtsx;
+#[cfg(feature = "stm32-sdmmc")]
+pub use controller::{mmcq_open_stm32, mmcq_stm32};
+#[cfg(feature = "usdhc")]
+pub use controller::{mmcq_open_usdhc, mmcq_usdhc};
 pub use events::mmcq_card_present;
 pub use extended::{mmcq_close, mmcq_discard, mmcq_erase, mmcq_write_durable};
 pub use io::{

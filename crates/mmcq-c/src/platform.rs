@@ -339,6 +339,8 @@ unsafe impl Dma for Its {
         }
         fence(Ordering::SeqCst);
         if self.0.in_dma(ptr, len).is_none() {
+            #[cfg(feature = "stm32-sdmmc")]
+            self.1.driver_unmapped(Mapping::of(ptr, len, direction, bus));
             self.0.unmap_memory(bus, ptr, len, direction);
         }
     }

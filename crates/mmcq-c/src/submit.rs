@@ -69,6 +69,10 @@ pub(crate) struct Waiting {
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
+    /// Number of calls of I/O functions in progress, with the beginnings of transfers, and whether
+    /// new ones are refused. Accessed while the lock is held.
+    io_calls: Cell<u32>,
+    io_is_closed: Cell<bool>,
     /// The function that continues the transfers of I/O functions, and its argument. A program
     /// without such transfers does not link the function.
     move_on: Cell<Option<(MoveOn, usize)>>,
@@ -83,6 +87,8 @@ impl Waiting {
             used: Cell::new(0),
             count: AtomicU32::new(0),
             transfers: AtomicU32::new(0),
+            io_calls: Cell::new(0),
+            io_is_closed: Cell::new(false),
             move_on: Cell::new(None),
             turns: Turns::new(),
         }
@@ -95,6 +101,35 @@ impl Waiting {
 
     fn has_transfers(&self) -> bool {
         self.transfers.load(Ordering::Acquire) != 0
+    }
+
+    /// Records a call of an I/O function. Called while the lock is held.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`]: the controller is suspended, or about to be.
+    pub fn begin_io(&self) -> Result<(), Error> {
+        if self.io_is_closed.get() {
+            return Err(Error::Suspended);
+        }
+        self.io_calls.set(self.io_calls.get() + 1);
+        Ok(())
+    }
+
+    /// Records that a call of an I/O function has ended. Called while the lock is held.
+    pub fn end_io(&self) {
+        self.io_calls.set(self.io_calls.get().saturating_sub(1));
+    }
+
+    /// Refuses new calls of I/O functions from now on, or accepts them again. Called while the lock
+    /// is held.
+    pub fn close_io(&self, is_closed: bool) {
+        self.io_is_closed.set(is_closed);
+    }
+
+    /// Returns whether no call and no transfer of an I/O function is in progress. Called while the
+    /// lock is held.
+    pub fn is_io_over(&self) -> bool {
+        self.io_calls.get() == 0 && !self.has_transfers()
     }
 
     /// Records a transfer that has begun, and the function that continues it. Called while the lock

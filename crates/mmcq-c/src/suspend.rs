@@ -23,6 +23,13 @@ pub extern "C" fn mmcq_suspend(host: u32) -> i32 {
     if !matches!(flushed, MMCQ_OK | MMCQ_E_NO_CARD) {
         return flushed;
     }
+    // A transfer of an I/O function consists of several requests, and ends before the suspension.
+    stack.with(|_| place.waiting.close_io(true));
+    let over = poll_fn(|_| match stack.with(|_| place.waiting.is_io_over()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    stack.block_on(over, |idle| wait(place, stack, platform, idle));
     stack.with(|engine| engine.suspend());
     let idle = poll_fn(|_| match stack.with(|engine| engine.is_idle()) {
         true => Poll::Ready(()),
@@ -38,7 +45,10 @@ pub extern "C" fn mmcq_suspend(host: u32) -> i32 {
 pub extern "C" fn mmcq_resume(host: u32) -> i32 {
     match open(host) {
         Ok((place, stack, platform)) => {
-            stack.with(|engine| engine.resume(platform.now_ns()));
+            stack.with(|engine| {
+                place.waiting.close_io(false);
+                engine.resume(platform.now_ns());
+            });
             // The timer may have stopped during the sleep, and then its alarm is late.
             stack.poll();
             place.supervisor.go_on(stack);

@@ -198,6 +198,10 @@ fn begin(
         let transfer = free.next().ok_or(Error::Full)?;
         let bring_ups = place.bring_ups();
         let (handle, io) = functions.take(number, bring_ups)?;
+        if let Err(error) = place.waiting.begin_io() {
+            functions.put_back(handle, io, bring_ups);
+            return Err(error.into());
+        }
         transfer.state.set(State::Taken);
         Ok::<_, Failure>((transfer, io, handle, bring_ups))
     });
@@ -217,6 +221,7 @@ fn begin(
             stack.with(|_| {
                 functions.put_back(handle, io, found_by);
                 transfer.state.set(State::Free);
+                place.waiting.end_io();
             });
             return Err(error.into());
         }
@@ -226,6 +231,7 @@ fn begin(
     stack.with(|_| {
         transfer.state.set(State::UnderWay(owner(mapping, handle, found_by)));
         place.waiting.add_transfer(move_on, host);
+        place.waiting.end_io();
     });
     Ok(())
 }

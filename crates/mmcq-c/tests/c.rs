@@ -1,14 +1,15 @@
 //! Tests of C programs with the header and the library, compiled by `cc` and run on the simulator.
-//! They call every function of the header, so they need features `rpmb` and `rtsx`, which are
+//! They call every function of the header, so they need all features with functions, which are
 //! enabled in the workspace.
 
-#![cfg(all(feature = "rpmb", feature = "rtsx"))]
+#![cfg(all(feature = "rpmb", feature = "rtsx", feature = "usdhc", feature = "stm32-sdmmc"))]
 
 use mmcq_c::{
     CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_DISCARD, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4,
     MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_QUICK_MAP, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_SECURE_ERASE,
     MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_card, mmcq_io_card, mmcq_io_request, mmcq_platform,
-    mmcq_registers, mmcq_request, mmcq_rpmb, mmcq_rpmb_frames, mmcq_statistics, mmcq_step,
+    mmcq_registers, mmcq_request, mmcq_rpmb, mmcq_rpmb_frames, mmcq_statistics, mmcq_step, mmcq_stm32,
+    mmcq_usdhc,
 };
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -17,6 +18,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const FEATURES: &str = "mmcq-c/rpmb,mmcq-c/rtsx,mmcq-c/usdhc,mmcq-c/stm32-sdmmc";
 
 /// Returns the target folder of this test: `.../debug`.
 fn profile_folder() -> PathBuf {
@@ -35,7 +37,7 @@ fn simulator() -> &'static Path {
         let folder = profile_folder();
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--workspace", "--example", "simulator"]);
-        cargo.args(["--features", "mmcq-c/rpmb,mmcq-c/rtsx", "--target-dir"]);
+        cargo.args(["--features", FEATURES, "--target-dir"]);
         cargo.arg(folder.parent().unwrap()).current_dir(ROOT);
         if folder.ends_with("release") {
             cargo.arg("--release");
@@ -58,7 +60,7 @@ fn run_with(source: &str, header: &str, with_library: bool, arguments: &[&str]) 
     let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c"]);
     cc.args(["-Itests/fatfs", "-Itests/zephyr", "-Itests/freertos", "-o"]);
-    cc.arg(&program).args(["-DMMCQ_RTSX", source]).current_dir(ROOT);
+    cc.arg(&program).args(["-DMMCQ_RTSX", "-DMMCQ_STM32_SDMMC", source]).current_dir(ROOT);
     if !header.is_empty() {
         cc.args(["-include", header]);
     }
@@ -92,15 +94,18 @@ fn the_example_of_an_io_function_receives_its_packets() {
 }
 
 #[test]
-fn what_the_page_of_the_upgrade_shows_compiles() {
-    let page = std::fs::read_to_string(format!("{ROOT}/guides/upgrade.md")).unwrap();
-    let blocks: Vec<&str> =
-        page.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
-    assert_eq!(blocks.len(), 1);
-    let source = profile_folder().join("mmcq-c-upgrade-page.c");
-    std::fs::write(&source, format!("{}int main(void) {{ return mmcq_on_irq(0); }}\n", blocks[0])).unwrap();
-    let output = run(source.to_str().unwrap(), true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
+fn what_the_pages_show_compiles() {
+    for (path, name) in [("guides/upgrade.md", "upgrade-page"), ("README.md", "readme-page")] {
+        let page = std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
+        let blocks: Vec<&str> =
+            page.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+        assert_eq!(blocks.len(), 1, "{path}");
+        let source = profile_folder().join(format!("mmcq-c-{name}.c"));
+        let program = format!("{}int main(void) {{ return mmcq_on_irq(0); }}\n", blocks[0]);
+        std::fs::write(&source, program).unwrap();
+        let output = run(source.to_str().unwrap(), true, &[]);
+        assert!(output.status.success(), "{path}: {}", text(&output));
+    }
 }
 
 #[test]
@@ -249,6 +254,44 @@ fn what_holds_for_sdhci_holds_for_realteks_card_reader() {
     }
 }
 
+/// The simulator has no model of this controller; tests/qemu has QEMU's.
+#[test]
+fn nxps_usdhc_is_opened_with_its_board() {
+    is_content("tests/usdhc.c");
+}
+
+#[test]
+fn sts_sdmmc_is_opened_with_its_board() {
+    is_content("tests/stm32.c");
+}
+
+/// Runs tests of the SDHCI controller with ST's SDMMC in its place. The SDMMC has neither lists nor
+/// card detection, so tests of these are not among them.
+#[test]
+fn what_holds_for_sdhci_holds_for_sts_sdmmc() {
+    for (program, arguments) in [
+        ("tests/suspend.c", &["sdhc-16g-hs"][..]),
+        ("tests/supervisor.c", &["sdhc-16g-hs", "wait"]),
+        ("tests/extended.c", &["sdhc-16g-hs"]),
+        ("tests/durable.c", &["sdhc-16g-hs"]),
+        ("tests/mapping.c", &[]),
+        ("tests/waits.c", &["masked"]),
+        ("tests/waits.c", &["served"]),
+        ("tests/io.c", &["0"]),
+        ("tests/io.c", &["64"]),
+        ("tests/io_submit.c", &["0"]),
+        ("tests/io_submit.c", &["64"]),
+        ("tests/partitions.c", &[]),
+        ("tests/rpmb.c", &[]),
+        ("tests/report.c", &["sdhc-16g-hs"]),
+        ("tests/secure.c", &["sdhc-16g-hs"]),
+    ] {
+        let output = run_with(program, "tests/on_stm32.h", true, arguments);
+        assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output));
+        assert_eq!(text(&output), "", "{program} {arguments:?}");
+    }
+}
+
 #[test]
 fn a_function_of_an_io_card_with_its_interrupt() {
     is_content_with_cache_lines("tests/io.c");
@@ -337,6 +380,10 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     for (code, name) in CODES {
         writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
     }
+    writeln!(expected, "mmcq_usdhc {}", size_of::<mmcq_usdhc>()).unwrap();
+    fields!(mmcq_usdhc: root_hz max_hz width fixed reserved);
+    writeln!(expected, "mmcq_stm32 {}", size_of::<mmcq_stm32>()).unwrap();
+    fields!(mmcq_stm32: kernel_hz max_hz dma_first dma_last power_up_us width fixed busy_after_data falling_edge reset);
     writeln!(expected, "MMCQ_EMMC_18 {MMCQ_EMMC_18}").unwrap();
     writeln!(expected, "MMCQ_QUICK_MAP {MMCQ_QUICK_MAP}").unwrap();
     assert_eq!(text(&run("tests/layout.c", false, &[])), expected);
@@ -389,5 +436,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 44);
+    assert_eq!(library.len(), 46);
 }

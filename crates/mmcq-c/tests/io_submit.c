@@ -98,7 +98,19 @@ int main(int count, char **arguments) {
         IS(mmcq_io_write_byte(0, 1, INTERRUPT, 1, NULL), MMCQ_OK);
         memset(packet, 0, sizeof packet);
         request.bytes = 4, request.done = header_done, ended = 0, payload = 0;
-        IS(mmcq_io_submit(0, &request), MMCQ_OK);
+        if (i == 5) {
+            /* The whole packet by two commands: mmcq_suspend waits for the end of both. */
+            request.bytes = 4 + 2048, request.done = payload_done, payload = 2048;
+            IS(mmcq_io_submit(0, &request), MMCQ_OK);
+            IS(mmcq_suspend(0), MMCQ_OK);
+            EQUALS(ended, 1);
+            IS(last, MMCQ_OK);
+            IS(mmcq_io_submit(0, &request), MMCQ_E_STATE);
+            IS(mmcq_io_read_byte(0, 1, INTERRUPT_ENABLE, &value), MMCQ_E_STATE);
+            IS(mmcq_resume(0), MMCQ_OK);
+        } else {
+            IS(mmcq_io_submit(0, &request), MMCQ_OK);
+        }
         if (i == 3) {
             /* The function is in use: another transfer is refused, and a call waits until the
              * transfers of header and payload have ended. */

@@ -53,6 +53,13 @@ int main(void) {
     CODE(MMCQ_E_READ_ONLY); CODE(MMCQ_E_PROTECTED); CODE(MMCQ_E_CACHE_LOST); CODE(MMCQ_E_CHANGED);
     CODE(MMCQ_E_LOCKED); CODE(MMCQ_E_NO_KEY); CODE(MMCQ_E_FORGED); CODE(MMCQ_E_AMBIGUOUS);
     CODE(MMCQ_E_MEMORY);
+    printf("mmcq_usdhc %zu\n", sizeof(mmcq_usdhc));
+    FIELD(mmcq_usdhc, root_hz); FIELD(mmcq_usdhc, max_hz); FIELD(mmcq_usdhc, width); FIELD(mmcq_usdhc, fixed);
+    FIELD(mmcq_usdhc, reserved);
+    printf("mmcq_stm32 %zu\n", sizeof(mmcq_stm32));
+    FIELD(mmcq_stm32, kernel_hz); FIELD(mmcq_stm32, max_hz); FIELD(mmcq_stm32, dma_first); FIELD(mmcq_stm32, dma_last);
+    FIELD(mmcq_stm32, power_up_us); FIELD(mmcq_stm32, width); FIELD(mmcq_stm32, fixed);
+    FIELD(mmcq_stm32, busy_after_data); FIELD(mmcq_stm32, falling_edge); FIELD(mmcq_stm32, reset);
     printf("MMCQ_EMMC_18 %u\n", MMCQ_EMMC_18);
     printf("MMCQ_QUICK_MAP %u\n", MMCQ_QUICK_MAP);
     return 0;

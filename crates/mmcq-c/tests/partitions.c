@@ -20,7 +20,6 @@ int main(void) {
     IS(mmcq_open(0, &platform), MMCQ_OK);
     IS(mmcq_partition_blocks(0, MMCQ_BOOT_1, &blocks), MMCQ_E_NO_CARD);
     IS(mmcq_bring_up(0, NULL), MMCQ_OK);
-    int before = mapped;
     IS(mmcq_partition_blocks(0, MMCQ_BOOT_1, NULL), MMCQ_E_ARGUMENT);
     IS(mmcq_partition_blocks(0, 0, &blocks), MMCQ_E_ARGUMENT);
     IS(mmcq_partition_blocks(0, 3, &blocks), MMCQ_E_ARGUMENT); /* RPMB has its own calls */
@@ -53,7 +52,7 @@ int main(void) {
     IS(mmcq_partition_read(0, MMCQ_BOOT_1, 0, 1, in + 1), MMCQ_E_DMA);
     IS(mmcq_close(0), MMCQ_OK);
     /* mmcq_close has also unmapped the descriptor table. */
-    if (locked || mapped >= before || board_violations(board))
+    if (locked || mapped || board_violations(board))
         wrong = 1, printf("locked %d, mapped %d, broken rules %d\n", locked, mapped, (int)board_violations(board));
 
     /* An SD card has no partitions. */

@@ -75,5 +75,17 @@ int main(void) {
         EQUALS(mapped, 0);
     }
     EQUALS(board_violations(board), 0);
+
+    /* The reader does not report the interrupt of an I/O card: nobody waits for it in vain. */
+    good.context = board = board_open_rtsx("bt-type-a");
+    IS(mmcq_open_rtsx(0, &good, 0x10ec, 0x5249), MMCQ_OK);
+    IS(mmcq_io_irq_enable(0, 1, 1), MMCQ_E_NO_CARD);
+    IS(mmcq_io_bring_up(0, NULL), MMCQ_OK);
+    IS(mmcq_io_enable(0, 1, 1), MMCQ_OK);
+    IS(mmcq_io_irq_enable(0, 1, 1), MMCQ_E_UNSUPPORTED);
+    IS(mmcq_io_irq_enable(0, 1, 0), MMCQ_OK);
+    IS(mmcq_close(0), MMCQ_OK);
+    EQUALS(mapped, 0);
+    EQUALS(board_violations(board), 0);
     return wrong;
 }

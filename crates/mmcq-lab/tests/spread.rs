@@ -31,7 +31,7 @@ fn percentile(report: &Value, direction: &str, at: &str) -> f64 {
 /// Checks the model's tails against published latencies, measured with fio at depth 1 and requests
 /// of 1 MiB. The sources are in the cards' files.
 #[test]
-#[ignore = "gigabytes of three cards: half a minute"]
+#[ignore = "gigabytes, of a card's model with and without random latencies: half a minute"]
 fn published_tails_are_met() {
     let th1520 = "--platform hsq-sprd --card emmc-th1520 --setting none";
     let sd = "--platform stream-rtsx --card pro-plus-128-spread --setting close";
@@ -45,7 +45,7 @@ fn published_tails_are_met() {
         let of = |at: &str, measured: f64| percentile(&report, direction, at) / measured - 1.0;
         let (median, tail) = (of("50.000000", median_us), of("99.900000", tail_us));
         assert!(median.abs() < 0.02, "{line}: 50 % is off by {:.1} %", 100.0 * median);
-        assert!(tail.abs() < 0.10, "{line}: 99.9 % is off by {:.1} %", 100.0 * tail);
+        assert!(tail.abs() < 0.05, "{line}: 99.9 % is off by {:.1} %", 100.0 * tail);
     }
     // The same card without random latencies has no such tail.
     let plain = "--platform stream-rtsx --card pro-plus-128 --setting close";

@@ -1,10 +1,10 @@
 //! Tests of a card that is left alone: data that were complete are on the medium before the power
 //! may go, and no state of the card misinterprets later commands.
 
-use crate::rig;
+use crate::{rig, timed};
 use mmcq::card::{Options, Rest, Upkeep, power};
 use mmcq::engine::{Acknowledge, Config, DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
-use mmcq::host::{Auto, Data, Direction, Phase};
+use mmcq::host::{Auto, Data, Direction, Phase, Timing};
 use mmcq::spec::command::{self, emmc};
 use mmcq_sim::memory::MemoryConfig;
 use mmcq_sim::sdhci::SdhciConfig;
@@ -188,6 +188,77 @@ fn the_power_stays_where_a_full_queue_refuses_the_flush() {
     assert!(rig.one(rig.read(0, 1)).result.is_ok(), "the card is still there");
     let off = power::power_off(rig.stack, &rig.found, scratch, power::Off::Short);
     assert_eq!(rig.drive(off).0, Ok(()));
+}
+
+/// Checks that a call whose flush has failed leaves the card to the engine: nothing else was done,
+/// although no data are left that the next flush could report.
+#[test]
+fn a_failed_flush_leaves_the_card_to_the_engine() {
+    for name in ["sleep, full", "sleep, suspended", "sleep, lost", "off, full", "off, suspended"] {
+        let rig = Rig::with("emmc-51-full", CACHED);
+        let (sleeps, why) = (name.starts_with("sleep"), name.rsplit(' ').next());
+        let mut ended = Vec::new();
+        let error = match why {
+            Some("full") => {
+                // All requests have ended, and nobody has taken the completions.
+                while let Ok(id) = rig.stack.with(|engine| {
+                    let request = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
+                    engine.submit(request, rig.time.now())
+                }) {
+                    ended.push(id);
+                    rig.until(rig.time.now() + 100 * MS);
+                }
+                Error::Full
+            }
+            Some("suspended") => {
+                rig.stack.with(|engine| engine.suspend());
+                Error::Suspended
+            }
+            _ => {
+                rig.one(rig.write(64, 8, 1)).result.unwrap();
+                rig.ills.borrow_mut().brown_out = true;
+                Error::CacheLost
+            }
+        };
+        let result = if sleeps {
+            rig.drive(power::sleep(rig.stack, &rig.found, buffer(1, 0))).0.map(|_| ())
+        } else {
+            rig.drive(power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short)).0
+        };
+        assert_eq!(result, Err(error), "{name}");
+        ended.into_iter().for_each(|id| assert!(rig.one(id).result.is_ok()));
+        rig.stack.with(|engine| engine.resume(rig.time.now()));
+        assert!(rig.stack.with(|engine| engine.card_params().is_some()), "{name}");
+        assert_eq!(rig.one(rig.read(0, 1)).result.err(), None, "{name}");
+    }
+}
+
+/// Checks a flush after which the engine at once asks the supervisor to tune, and a card that has
+/// to be initialised again by that. The card sleeps when the supervisor has finished, and the
+/// supervisor does not give the sleeping card to the engine.
+#[test]
+fn a_card_that_the_supervisor_works_on_sleeps_afterwards() {
+    let upkeep = Box::leak(Box::new(Upkeep::DEFAULT.retune_every_ns(Some(1_000 * MS))));
+    let rig = Rig::with("emmc-hs200", CACHED.upkeep(upkeep));
+    assert_eq!(rig.found.timing, Timing::Hs200);
+    assert!(rig.one(rig.read(0, 8)).result.is_ok());
+    let mut sleep = pin!(power::sleep(rig.stack, &rig.found, buffer(1, 0)));
+    assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    while rig.stats().tunings == 0 {
+        // The flush ends, and tuning is due. The supervisor is not polled yet.
+        timed::turn(rig.stack, &rig.model, &rig.time).unwrap();
+    }
+    rig.ills.borrow_mut().mute = true;
+    assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    rig.poll_supervisor();
+    let (asleep, scratch) = rig.drive(sleep);
+    let trace = rig.trace();
+    assert!(trace.iter().any(|&(_, step)| step == RecoveryStep::PowerCycle), "{trace:?}");
+    assert!(rig.stack.with(|engine| engine.card_params().is_none()), "{asleep:?} {trace:?}");
+    let (awake, _) = rig.drive(power::awake(rig.stack, &rig.found, scratch, asleep.unwrap()));
+    assert_eq!(awake, Ok(()));
+    assert!(rig.one(rig.read(0, 8)).result.is_ok());
+    rig.checked();
 }
 
 /// Checks a card without a cache: a write that was reported as complete early is lost with the

@@ -214,6 +214,66 @@ fn what_is_given_up_stays_with_the_engine_until_its_end() {
     }
 }
 
+/// Checks a queue whose engine was given up, and that is enabled again while the software has tasks
+/// on the card: they end, and the engine has the tasks after them.
+#[test]
+fn an_engine_that_is_tried_again_finds_the_tasks_of_the_software_done() {
+    for after in (0..40).step_by(3) {
+        let machine = machine("emmc-queue");
+        machine.faults(Plan::none().from(Point::Doorbell, 1, Strike::Lost));
+        assert_eq!(machine.rounds(12), 0);
+        let tasks = machine.tasks();
+        assert_eq!((tasks.engine, tasks.demoted), (Some(Demotion::Failures), None), "{tasks:?}");
+        machine.faults(Plan::none());
+        let ids: Vec<_> = (0..16).map(|n| machine.read(n % 8 * 1_000, (n % 8) as u8 + 1)).collect();
+        for _ in 0..after {
+            if !machine.stack.with(|engine| engine.is_idle()) {
+                machine.turn();
+            }
+        }
+        let begin_ns = machine.time.now();
+        assert!(machine.stack.with(|engine| engine.set_task_queue(machine.depth)));
+        assert_eq!(machine.finish(&ids), 0, "{after}");
+        assert!(machine.time.now() - begin_ns < 100_000_000, "{after}: {:?}", machine.tasks());
+        assert_eq!(machine.rounds(4), 0, "{after}");
+        let now = machine.tasks();
+        assert!(now.rung > tasks.rung && now.failures == tasks.failures, "{after}: {now:?}");
+        assert_eq!((now.engine, now.demoted), (None, None), "{after}: {now:?}");
+        machine.checked();
+    }
+}
+
+/// Checks a lost interrupt of a task after one that never reached the engine: it is found after
+/// 20 ms, as without that one, and not only after the longest time of a task.
+#[test]
+fn a_lost_interrupt_is_found_soon_after_a_lost_doorbell_too() {
+    for doorbell in [false, true] {
+        let mut found = 0;
+        for nth in 1..=6 {
+            let machine = machine("emmc-queue");
+            machine.stack.with(|engine| engine.always_use_task_queue(true));
+            assert_eq!(machine.rounds(4), 0);
+            if doorbell {
+                machine.faults(Plan::none().shot(Point::Doorbell, 1, Strike::Lost));
+                assert_eq!(machine.finish(&[machine.read(0, 1)]), 0);
+                assert_eq!(machine.tasks().failures, 1);
+            }
+            machine.rest();
+            let begin_ns = machine.time.now();
+            // The first interrupts are those of the commands that switch the card's queue on.
+            machine.faults(Plan::none().shot(Point::Interrupt, nth, Strike::Lost));
+            assert_eq!(machine.finish(&[machine.read(0, 1)]), 0);
+            let (took_ns, tasks) = (machine.time.now() - begin_ns, machine.tasks());
+            if tasks.lost > 0 {
+                found += 1;
+                assert!(took_ns < 40_000_000, "doorbell {doorbell}, {nth}: {took_ns} ns, {tasks:?}");
+            }
+            machine.checked();
+        }
+        assert_eq!(found, 1, "doorbell {doorbell}");
+    }
+}
+
 /// Checks that a suspended stack comes to rest with an empty queue, and with the card's queue
 /// switched off.
 #[test]

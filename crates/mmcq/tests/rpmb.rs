@@ -35,6 +35,8 @@ struct Model {
     forge: Option<usize>,
     /// Response that the attacker sends to the next write in place of the real one.
     replay: Option<Vec<u8>>,
+    /// Whether another program writes before the next write.
+    rival: bool,
     /// The last real response to a write.
     last_write: Vec<u8>,
 }
@@ -82,6 +84,7 @@ impl Model {
             2 => self.answer = self.answer_with(2, if self.key.is_some() { 0 } else { 7 }, &nonce, 0),
             3 => {
                 self.writes += 1;
+                self.counter += u32::from(std::mem::take(&mut self.rival));
                 let counter = u32::from_be_bytes(last[500..504].try_into().unwrap());
                 let result = match () {
                     _ if self.key.is_none() => 7,
@@ -390,6 +393,19 @@ fn an_old_answer_to_a_write_does_not_hide_what_happened() {
     assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[2; 256])), Ok(()), "the counter says that it was done");
     assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (2, 2));
     assert_eq!(rig.model.borrow().data[768], 2);
+}
+
+/// Checks two writers: between the counter and the write of the one, the other writes. The card
+/// refuses the write, and the counter that has advanced counts the other's.
+#[test]
+fn a_refused_write_is_not_ok_because_another_was_counted() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    rig.model.borrow_mut().rival = true;
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Err(RpmbError::Ambiguous));
+    assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (1, 1));
+    assert_eq!(rig.model.borrow().data[768], 0);
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Ok(()));
 }
 
 #[test]

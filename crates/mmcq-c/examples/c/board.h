@@ -11,6 +11,11 @@ void *board_open(const char *card);
 /* Makes Realtek's card reader with this card of the simulator; NULL: the simulator has no such
  * card. */
 void *board_open_rtsx(const char *card);
+/* The same with an STM32H7's SDMMC, which has a kernel clock of 200 MHz. The lines of an eMMC have
+ * 1.8 V. */
+void *board_open_stm32(const char *card);
+/* Resets the controller by its reset line, which only the SDMMC has. Returns 1, or 0 without one. */
+int32_t board_reset(void *board);
 uint32_t board_read(void *board, uint16_t offset, uint8_t bytes);
 void board_write(void *board, uint16_t offset, uint8_t bytes, uint32_t value);
 uint64_t board_now_ns(void *board);
@@ -23,7 +28,7 @@ int32_t board_map(void *board, void *memory, size_t bytes, int32_t to_card, uint
 void board_unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
 void board_sync(void *board, uint64_t bus, void *memory, size_t bytes);
 /* From now on the controller sees this memory as the CPU does. Returns the address that the
- * controller uses. */
+ * controller uses. The SDMMC does not see such memory. */
 uint64_t board_coherent(void *board, void *memory, size_t bytes);
 /* Events of the card: its supply fails for a moment; the card is taken out, or put in again. */
 void board_brown_out(void *board);

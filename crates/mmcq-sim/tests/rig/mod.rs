@@ -278,7 +278,7 @@ impl Rig {
         *self.supervisor.borrow_mut() = None;
     }
 
-    fn poll_supervisor(&self) {
+    pub fn poll_supervisor(&self) {
         NOW_NS.set(self.time.now());
         let mut supervisor = self.supervisor.borrow_mut();
         let Some(future) = supervisor.as_mut() else { return };

@@ -77,24 +77,20 @@ pub async fn power_off<B: Platform, const N: usize>(
 /// engine. Returns false if other clients wrote so much that there was no such moment. After false
 /// or an error the engine still has the card.
 async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
-    let mut result = Ok(());
     for _ in 0..ROUNDS {
-        let flushed = stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ());
-        result = result.and(flushed);
+        // After an error nothing may be left that could be lost, but the engine keeps the card.
+        stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result?;
         if stack.with(|engine| engine.leave_flushed()) {
-            return result.map(|()| true);
-        }
-        if flushed.is_err() {
-            break;
+            return Ok(true);
         }
         // A flush may leave the card's queue enabled; a pause does not.
         let pause = Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY);
         let _ = stack.request(pause).await;
         if stack.with(|engine| engine.leave_flushed()) {
-            return result.map(|()| true);
+            return Ok(true);
         }
     }
-    result.map(|()| false)
+    Ok(false)
 }
 
 async fn notify<B: Platform, const N: usize>(

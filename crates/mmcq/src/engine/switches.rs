@@ -68,10 +68,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Removes the card from the engine, if no work is left, no data could be lost, and the card's
-    /// queue is off. Otherwise returns false, and the engine keeps the card.
+    /// Removes the card from the engine, if no work is left, no data could be lost, the card's
+    /// queue is off, and no supervisor is asked to work on the card. Otherwise returns false, and
+    /// the engine keeps the card.
     pub(crate) fn leave_flushed(&mut self) -> bool {
-        let may = self.is_idle() && !self.durability.may_lose(&self.card) && !self.lane.is_queued();
+        let may = self.is_idle()
+            && !self.durability.may_lose(&self.card)
+            && !self.lane.is_queued()
+            && !self.supervisor.helping().asks();
         if may {
             self.set_card_params(None);
         }

@@ -49,7 +49,7 @@ pub enum RpmbError {
     /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),
     /// It is not known whether the write was done: its response was lost, and the write counter
-    /// could not be read either.
+    /// could not be read either, or the write was refused although the counter has advanced.
     Ambiguous,
     /// The data are not a whole number of units of 256 bytes, or the call does not allow this
     /// number of units.
@@ -283,7 +283,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     ///
     /// The write is sent only one time. `Ok`: the card has counted the write.
     /// [`RpmbError::Ambiguous`]: it is not known whether the card has counted it. Every other
-    /// error: no write was counted.
+    /// error: no write was counted. This holds while nothing else writes to the area: the card has
+    /// one counter for all writers, so let only one write at a time.
     ///
     /// An attacker on the bus may hold back a signed write and replay it later, in place of the
     /// next one with the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on
@@ -327,7 +328,12 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                     Ok(()) if answer.counter == counter.wrapping_add(1) => Ok(()),
                     // Responses to writes carry no nonce: an attacker may play back an old one.
                     Ok(()) => self.find_out(key, after, counter, RpmbError::Forged).await,
-                    Err(error) => self.find_out(key, after, counter, error).await,
+                    // If the counter has advanced, this write was done and its response is an old
+                    // one, or the card has refused it and another program has written.
+                    Err(error) => {
+                        let done = self.find_out(key, after, counter, error).await;
+                        done.and(Err(RpmbError::Ambiguous))
+                    }
                 }
             }
             Ok(_) => self.find_out(key, after, counter, RpmbError::Forged).await,

@@ -1,12 +1,12 @@
 //! One emulated machine with one SDHCI controller and one card, ready for a driver: a PC, or a
-//! machine that `soc.rs` describes.
+//! machine that `socs.rs` describes.
 
 use crate::image::Image;
 use crate::memory::{QtestDma, RAM_BYTES};
 use crate::pci;
 use crate::qtest::{Qemu, Qtest};
 use crate::registers::QtestRegs;
-use crate::soc::Soc;
+use crate::socs::Soc;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, SdhciQuirks, Table, TransferMode};
 use std::path::PathBuf;
 use std::sync::Arc;

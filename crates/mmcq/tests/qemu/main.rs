@@ -24,6 +24,7 @@ mod runner;
 mod small;
 mod smoke;
 mod soc;
+mod socs;
 #[path = "../support/watchdog.rs"]
 mod watchdog;
 mod window;

@@ -30,7 +30,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "F5",
         "A request starves, or waits behind less urgent ones",
-        "a written bound on how many may overtake it",
+        "a documented bound on how many may overtake it",
         &[test("starvation")],
     ),
     entry(

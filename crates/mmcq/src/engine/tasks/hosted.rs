@@ -205,6 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
         match at {
+            // The software has announced these tasks, before the queue engine was set up again.
+            At::Off if self.lane.has_tasks() => return self.go_on_with_tasks(now_ns),
             At::On | At::Off => {}
             At::Halting | At::Clearing => return self.await_engine(now_ns),
             At::Reset => return Turn::Wait,

@@ -285,12 +285,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(true, now_ns)
     }
 
+    /// Decides what the software does next with the card's queue. If a queue engine drives the queue
+    /// from now on, the software only ends its last tasks.
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
         if self.send_described(now_ns) {
             return Turn::Again;
         }
-        let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
+        let dull = self.lane.is_driven() || self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
         let stays = !dull && self.has_only_tasks(now_ns);
         let few = self.lane.tasks().is_some_and(|tasks| tasks.are_few());
         if stays && few {

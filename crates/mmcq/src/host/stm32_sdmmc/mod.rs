@@ -99,7 +99,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         list: &'static mut Pieces<PIECES>,
         config: Stm32SdmmcConfig,
     ) -> Result<Self, Stm32SdmmcInitError> {
-        let caps = config.caps(PIECES, board.taps() != 0)?;
+        let mut caps = config.caps(PIECES, board.taps() != 0)?;
+        caps.align = caps.align.max(dma.line_bytes());
         if regs.read32(STATUS) == u32::MAX {
             return Err(Stm32SdmmcInitError::Gone);
         }
@@ -181,8 +182,9 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.read32(STATUS) == u32::MAX && self.regs.read32(POWER) == u32::MAX
     }
 
-    /// Returns whether a buffer of `len` bytes goes through the bounce buffer.
-    fn bounces(&self, len: u32) -> bool {
+    /// Returns whether the CPU transfers a segment of `len` bytes through the bounce buffer. For
+    /// such a segment the driver does not call [`Dma::map`].
+    pub fn moves_by_cpu(&self, len: u32) -> bool {
         len & (self.dma.line_bytes().max(4) - 1) != 0
     }
 
@@ -250,7 +252,7 @@ unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32S
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = BOUNCED;
-        if self.bounces(segment.len) {
+        if self.moves_by_cpu(segment.len) {
             return Ok(());
         }
         if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {

@@ -144,7 +144,7 @@ impl Hosted {
         longest_ns: impl FnOnce(u32) -> u64,
     ) {
         if first {
-            self.heard_ns = now_ns;
+            (self.heard_ns, self.looked) = (now_ns, false);
         }
         // The time limit is that of the largest task since the command queue engine was switched
         // on.

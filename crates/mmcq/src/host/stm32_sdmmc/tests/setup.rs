@@ -57,6 +57,19 @@ fn caps_are_what_the_board_has() {
     assert!(no_taps.caps().can(Timing::Ddr50) && no_taps.caps().can(Timing::Ddr52));
 }
 
+/// Tests memory of reads on a machine with caches: it consists of whole lines, and what does not
+/// goes through the bounce buffer.
+#[test]
+fn a_cache_line_is_the_alignment_of_memory() {
+    for (line, align) in [(1, 4), (32, 32)] {
+        let dma: &FakeDma = leaked(FakeDma { open: Cell::new(0), next: Cell::new(LIST_BUS), line });
+        let (fake, board): (&Fake, &Board) = (leaked(Fake::default()), leaked(Board::default()));
+        let host = Stm32Sdmmc::new(fake, dma, board, leaked(Pieces::<1>::new()), config()).unwrap();
+        assert_eq!(host.caps().align, align);
+        assert_eq!([510, 508, 512].map(|len| host.moves_by_cpu(len)), [true, line > 1, false]);
+    }
+}
+
 /// Tests kernel clocks around the clocks of DDR: if the card can have the kernel clock itself, DDR
 /// with half of it gains nothing.
 #[test]
