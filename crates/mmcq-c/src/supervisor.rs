@@ -31,7 +31,8 @@ fn supervised(
     supervise(stack, scratch, OPTIONS, card)
 }
 
-/// Brings up the card in the slot. Also returns the memory for registers.
+/// Brings up the card in the slot. The future uses the buffer `scratch` for the card's registers
+/// (such as EXT_CSD), and returns this buffer with the result.
 pub(crate) fn brought_up(
     (stack, scratch): (&'static Stack, DmaBuf),
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> + Send {
@@ -39,14 +40,16 @@ pub(crate) fn brought_up(
 }
 
 /// Reads which operations the card supports in addition to reads and writes, and enables these
-/// operations.
+/// operations. The future uses the buffer `scratch` for the card's registers, and returns this
+/// buffer with the result.
 pub(crate) async fn examined(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {
     enable_extended_ops(stack, &card, scratch).await
 }
 
-/// Switches the card off, with a power-off notification. Also returns the memory for registers.
+/// Switches the card off, with a power-off notification. The future uses the buffer `scratch` for
+/// the card's registers, and returns this buffer with the result.
 pub(crate) async fn switched_off(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {

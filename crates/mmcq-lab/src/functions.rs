@@ -67,7 +67,8 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns rows, one for each setting, with the times of a packet: its steps, and their sum.
+    /// Returns the rows of a table with the times of a packet: of its first interrupt, of each step
+    /// of the driver, of the whole packet, of the bus, and of the CPU. Each setting has these rows.
     pub fn steps(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let us = |ns: f64| ns / 1e3;

@@ -232,7 +232,7 @@ impl Wait {
 pub enum Advice {
     /// Poll the controller again and again, and leave after this time at the latest.
     Spin {
-        /// Longest time to spin.
+        /// Longest time in ns for which the caller spins.
         at_most_ns: u64,
     },
     /// Return, or go to sleep. When the phase ends, this context advances.

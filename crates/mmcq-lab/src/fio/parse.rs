@@ -3,8 +3,7 @@
 //! A job file has lines of these kinds: `[section]`, `option=value`, `flag`, `include FILE`, and
 //! comments from `;` or `#` to the end of the line. `[global]` sets defaults for later sections,
 //! and may occur again. On a command line, the options before the first `--name` are global. One
-//! dash means the same as two, and words without a dash are job files. The name of the program may
-//! stand before the options.
+//! dash means the same as two. Words without a dash are job files; the first may be the program.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;

@@ -30,7 +30,7 @@ use crate::sched::{Lanes, Profile};
 pub(super) struct Busy {
     /// When the present busy began, which is when the data ended, in ns.
     since_ns: u64,
-    /// Longest busy of the control request in progress.
+    /// Longest time in ns for which the card may be busy with the control request in progress.
     longest_ns: u64,
     /// Number of polls of the card in the present wait so far.
     questions: u32,
@@ -65,7 +65,7 @@ impl Busy {
         self.questions = 0;
     }
 
-    /// Counts one more poll.
+    /// Counts one more poll of the busy card.
     #[inline(always)]
     pub fn asked(&mut self) {
         self.questions += 1;

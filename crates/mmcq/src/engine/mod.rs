@@ -211,8 +211,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Makes an idle engine without a card, which uses the scheduler `policy`. An inlined call
-    /// would copy the engine field by field from place to place.
+    /// Makes an idle engine without a card, which uses the scheduler `policy`. Never inlined,
+    /// because an inlined call would copy the engine field by field.
     #[inline(never)]
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {

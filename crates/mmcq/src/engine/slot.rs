@@ -19,7 +19,7 @@ pub(super) use rules::Rules;
 /// `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The slot has no owner.
+    /// The slot holds no request.
     Free,
     /// The request waits for its turn.
     Queued,

@@ -38,7 +38,7 @@ pub(super) struct Upkeep {
     look_ns: u64,
     /// Bits of the exception events that the last read of the card found.
     known: u16,
-    /// When waiting background operations begin at the latest.
+    /// Latest time in ns at which the card must begin its waiting background operations.
     work_by_ns: u64,
     /// Interval of tunings in nanoseconds; 0: the card is never tuned by time.
     tune_every_ns: u64,

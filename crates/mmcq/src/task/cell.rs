@@ -1,5 +1,5 @@
-//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another one. In
-//! tests under loom, loom checks both.
+//! The cell that a [`Lock`](super::Lock) protects, and the loop in which a core waits for another
+//! core. Tests with the tool loom check both.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -127,7 +127,7 @@ impl Rpmb {
         mac.finalize().into_bytes().into()
     }
 
-    /// Takes a frame of a request from the host.
+    /// Stores a frame that the host has written, as the next frame of an RPMB request.
     pub(super) fn take(&mut self, frame: &[u8]) {
         if let Ok(frame) = frame.try_into() {
             self.incoming.push(frame);

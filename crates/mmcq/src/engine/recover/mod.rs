@@ -374,7 +374,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::Lines, now_ns);
     }
 
-    /// Gives the card up where the profile recovers; otherwise only the request is answered.
+    /// Gives the card up. With a profile without recovery, only ends the request with the error.
     fn give_card_up(&mut self, now_ns: u64) {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }

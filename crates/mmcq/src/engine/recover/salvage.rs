@@ -110,8 +110,8 @@ impl<E, T: Lanes> Lane<E, T> {
             && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
     }
 
-    /// Counts the step [`RecoveryStep::Salvage`], if some requests of the failed transfer already
-    /// have blocks that were transferred before it.
+    /// Counts the step [`RecoveryStep::Salvage`] if some requests of the failed transfer have
+    /// blocks that are transferred already, so that only their other blocks are sent again.
     pub fn salvage<const N: usize, P: Profile>(
         &mut self,
         batch: &Batch<N>,

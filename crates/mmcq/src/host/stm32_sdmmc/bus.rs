@@ -38,7 +38,7 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
     No,
-    /// Detection will be enabled when the data path is idle.
+    /// The driver enables the detection as soon as the controller's data path is idle.
     Soon,
     /// Detection is enabled until the card is switched off.
     Yes,
