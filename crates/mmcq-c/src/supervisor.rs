@@ -75,9 +75,14 @@ enum State {
     Polled,
 }
 
-/// The supervisor of one controller. All fields except `called` and `room` are accessed only while
-/// the lock of its stack is held. `room` is the memory of the future. The call that has set
-/// [`State::Polled`] accesses it; a bring-up accesses it only if it is empty, and then alone.
+/// The supervisor of one controller: the future of [`supervise`], which watches the card in the
+/// controller's slot, and the state that is needed to poll this future.
+///
+/// Who may access the fields:
+/// - `room` (the memory of the future): the call that has set [`State::Polled`]. While no
+///   supervisor runs, `room` is empty, and only the thread that brings up a card accesses it.
+/// - `called`: every context, since it is atomic.
+/// - All other fields: only a context that holds the lock of the controller's stack.
 pub(crate) struct Supervisor {
     room: Room<ROOM_BYTES>,
     state: Cell<State>,

@@ -228,8 +228,8 @@ pub(crate) trait Core {
     /// the interrupt line.
     fn look(&mut self, now_ns: u64);
 
-    /// Applies a fault whose effect differs between controllers. Returns the fault if the caller
-    /// must apply it.
+    /// Handles a fault whose effect differs between controllers: applies it, or returns it if the
+    /// caller must apply it. `None`: the fault is applied.
     fn struck(&mut self, point: Point, strike: Strike, now_ns: u64) -> Option<Strike> {
         let _ = (point, now_ns);
         Some(strike)

@@ -6,11 +6,12 @@ use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, 
 #[expect(clippy::large_enum_variant, reason = "a machine has one")]
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {
-    /// One of the stack's.
+    /// A scheduler of the stack.
     Any(Any),
-    /// Any request that waits, by chance. The field is the state of the chance.
+    /// A scheduler that picks a waiting request at random. The field is the state of the random
+    /// generator.
     Chance(u64),
-    /// The request that came last.
+    /// A scheduler that picks the request that came last.
     Newest,
 }
 

@@ -7,7 +7,7 @@ use super::usage::Act;
 use mmcq::task::Platform;
 use mmcq_sim::checker::{Fault, Violation};
 
-/// A pause of the stack.
+/// A time in which the program has suspended or halted the stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
     /// Time in ns at which the program resumes the stack.

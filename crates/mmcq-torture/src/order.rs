@@ -34,7 +34,8 @@ impl Ends {
         }
     }
 
-    /// Notes that a client has left its request, which may go on.
+    /// Notes that a client has dropped the future of its request; the request itself may still be
+    /// executed.
     pub fn note_left(&mut self, client: u8, asked: Asked) {
         self.has_flushed[usize::from(client)] |= asked == Asked::Flush;
     }

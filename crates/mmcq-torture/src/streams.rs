@@ -26,7 +26,8 @@ const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
 /// Value of [`Wishes::faults`], a probability, in this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
-/// Share of the cases in which the medium fails, and of those in which the supply dips.
+/// Probability that a case has failures of the medium; also the probability that it has dips of the
+/// supply. Each case draws both.
 const LATE: f64 = 0.2;
 /// Time in ns that a register access takes. The driver of such a controller polls registers until
 /// the controller is done, so time must advance with each access.

@@ -217,11 +217,11 @@ fn places(from: u64, events: u64) -> Vec<u64> {
     places
 }
 
-/// Runs each workload with two faults, for many pairs of places. The first fault strikes at the
-/// beginning, in the middle or at the end of the workload. The second fault strikes after the
-/// first, at each event until recovery ends, or at some of them if recovery is long. Calls
-/// `progress` with the number of first places done, of [`PLACES`] for each kind of fault and
-/// workload.
+/// Runs each workload with two faults, for many pairs of places (a place is the number of the event
+/// that a fault strikes). The first fault strikes at the beginning, in the middle or at the end of
+/// the workload. The second fault strikes after the first, at each event until recovery ends, or at
+/// some of them if recovery is long. Calls `progress` with the number of places of the first fault
+/// that are done; there are [`PLACES`] for each kind of fault and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

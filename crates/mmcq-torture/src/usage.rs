@@ -37,7 +37,7 @@ pub enum GivesUp {
     Cancels,
 }
 
-/// Limits and times of the engine.
+/// Limits and times that the program sets in the engine's configuration ([`Config`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuned {
     /// Value of [`Config::admitted`].
@@ -107,7 +107,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// Returns whether the engine may take this for a fault.
+    /// Returns whether the engine may mistake this act of the program for a fault.
     #[must_use]
     pub fn disturbs(self) -> bool {
         matches!(self, Act::Abort | Act::Jump(_))

@@ -146,7 +146,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// Returns whether the request may have left pieces of its data.
+    /// Returns whether the request may have left a torn sector, which has only pieces of its data.
     fn tears(&self) -> bool {
         self.cut_short && matches!(self.fate, Fate::Failed(_) | Fate::Loose(_))
     }

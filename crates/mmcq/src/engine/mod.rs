@@ -197,7 +197,8 @@ impl<const N: usize> Slots<N> {
         self.have_ended() || self.have_unmapped()
     }
 
-    /// Completes requests that have ended, and then maps the next ones ahead.
+    /// Completes requests that have ended, and then maps the memory of the next waiting requests
+    /// for DMA.
     pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
         self.complete_ended::<H, P>(host, ledger, prepared);
     }

@@ -13,7 +13,7 @@ pub(super) struct Open {
     pub next: u64,
     /// When the first write of this transfer was completed; `None`: no write was.
     pub told_ns: Option<u64>,
-    /// Blocks left of the count that CMD23 set; 0: no CMD23 was sent.
+    /// Number of blocks that are left of the count in CMD23; 0: no CMD23 was sent.
     pub counted: u32,
 }
 
@@ -166,7 +166,7 @@ pub(super) struct Streams {
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,
-    /// Whether the busy that is watched belongs to the end of an open transfer whose requests are
+    /// Whether the card's present busy follows the CMD12 of an open transfer whose requests are all
     /// complete.
     closing: bool,
     runs: [Runs; 2],

@@ -90,7 +90,8 @@ impl Close {
     ];
 }
 
-/// Largest number of blocks that CMD23 can announce: its count has 16 bits.
+/// Largest number of blocks that the engine announces by CMD23. The count in an eMMC's CMD23 has 16
+/// bits. That of an SD card has 32 bits, of which the engine uses 16.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<const N: usize> Slots<N> {

@@ -226,8 +226,9 @@ impl Supervisor {
         ]
     }
 
-    /// Returns the time in ns of the next chore, or at which the card is to be put to rest (clock
-    /// off or sleep), if no request comes before. [`NEVER`]: none is planned.
+    /// Returns the time in ns of the supervisor's next chore (a tuning, a check of exceptions,
+    /// background work, or putting the card to rest), if no request comes before. [`NEVER`]: no
+    /// chore is planned.
     pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
         if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
             return NEVER;

@@ -50,7 +50,8 @@ pub(super) struct Locked<T> {
 enum Inside {
     Nothing,
     Call,
-    /// A call is inside, and has itself tried to make at least one further call, which was refused.
+    /// A call uses the value. At least one further call was made from inside that call, and was
+    /// refused.
     Missed,
 }
 

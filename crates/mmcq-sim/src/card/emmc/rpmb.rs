@@ -81,7 +81,7 @@ pub(super) struct Rpmb {
     request: Option<Frame>,
     /// Response that a request READ_RESULT will get.
     result: Option<Frame>,
-    /// Frames of the last response that was sent.
+    /// Frames that the card sent as its last RPMB response.
     sent: Vec<Frame>,
     attack: Option<Attack>,
 }

@@ -4,8 +4,8 @@
 //! first request of each transfer, and requests that continue it are merged to it, as for an
 //! ordinary transfer. Reads and writes may be in one chain: the controller keeps their order. The
 //! chain ends before the first request that cannot join. Such a request is a barrier, has special
-//! rules (a durable write, say), has failed before, or overlaps another request of the chain where
-//! one of the two writes. So all rules of order hold as without chains.
+//! rules (for example, a durable write), has failed before, or overlaps another request of the
+//! chain where one of the two writes. So all rules of order hold as without chains.
 //!
 //! All requests of a chain end together. So a chain has at most half as many transfers as requests
 //! wait (rounded up; two are always allowed): the next chain runs while the clients of the first

@@ -10,8 +10,8 @@ use crate::spec::response::{R1, State};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(in super::super) struct Failed {
-    /// Bits of all statuses (R1) that the card has sent since the failure, or since the beginning
-    /// of the busy that is watched.
+    /// Bits of all statuses (R1) that the card has sent since the failure, or since the card's
+    /// present busy began.
     status: u32,
     /// Most blocks of a transfer while a bad block is being searched.
     piece_blocks: u32,
