@@ -478,6 +478,10 @@ impl Job {
         }
         if self.rw.random
             && !self.norandommap
+        let any_rate = |given: [bool; 2]| given.contains(&true);
+        if any_rate(self.rate_bytes.map(|r| r.is_some())) && any_rate(self.rate_iops.map(|r| r.is_some())) {
+            return fail("rate= and rate_iops=: expected only one of them".to_string());
+        }
             && self.blockalign.iter().flatten().any(|a| *a != self.min_block())
         {
             return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());

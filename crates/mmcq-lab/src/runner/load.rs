@@ -362,7 +362,13 @@ impl<'a> Load<'a> {
         for _ in 0..NULL_BATCH {
             let times = Times { start_ns: at_ns, issue_ns: at_ns, complete_ns: at_ns + self.null_ns };
             match self.states[j].next(at_ns) {
-                FioNext::Io(fio) => self.states[j].complete(&fio, times, Ok(fio.bytes), None),
+                FioNext::Io(fio) => {
+                    self.flowed[j] += 1;
+                    self.states[j].complete(&fio, times, Ok(fio.bytes), None);
+                }
+            if let Some(held) = self.held_by_flow(j, at_ns) {
+                return held;
+            }
                 FioNext::Sync(sync) => self.states[j].complete_sync(&sync, times, Ok(())),
                 FioNext::Wait(until_ns) => return Next::Until(until_ns),
                 FioNext::AfterCompletion => {}

@@ -2,7 +2,7 @@
 
 use super::{Opt, distribution};
 use crate::fio::job::{
-    BlockSize, Buffers, Continue, ExitWhat, IoEngine, Job, RandomGenerator, Rw, Sequencer, Verify,
+    BlockSize, Buffers, Continue, ExitWhat, IoEngine, Job, RandomGenerator, Rw, Sequencer, Size, Verify,
 };
 use crate::fio::value::{self, Expected};
 
@@ -86,7 +86,11 @@ pub static USED: &[Opt] = &[
         Ok(())
     }),
     opt("io_size", |j, v| {
-        j.io_size = Some(value::size_or_percent(v, j.kb_base)?);
+        // As in fio, 0 is as if the option were not given.
+        j.io_size = match v {
+            "0%" => None,
+            _ => Some(value::size_or_percent(v, j.kb_base)?).filter(|size| *size != Size::Bytes(0)),
+        };
         Ok(())
     }),
     opt("filesize", |j, v| {
@@ -473,7 +477,6 @@ fn window_ms(text: &str) -> Result<u64, Expected> {
 mod tests {
     use super::*;
     use crate::fio::error::Place;
-    use crate::fio::job::Size;
     use crate::fio::options::apply;
 
     fn job(options: &[(&str, &str)]) -> Result<Job, String> {
