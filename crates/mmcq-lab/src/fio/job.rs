@@ -280,6 +280,9 @@ pub struct Job {
     pub ramp_time_ns: u64,
     pub thinktime_ns: u64,
     pub thinktime_blocks: u32,
+    /// Option `thinktime_blocks_type=issue`: whether `thinktime_blocks` counts transfers that were
+    /// issued, instead of those that have ended.
+    pub thinktime_by_issue: bool,
     /// Limit of the job's rate in bytes per second, `[read, write]`; `None`: no limit.
     pub rate_bytes: [Option<u64>; 2],
     pub rate_iops: [Option<u32>; 2],
@@ -384,6 +387,7 @@ impl Job {
             ramp_time_ns: 0,
             thinktime_ns: 0,
             thinktime_blocks: 1,
+            thinktime_by_issue: false,
             rate_bytes: [None; 2],
             rate_iops: [None; 2],
             poisson: false,

@@ -232,6 +232,10 @@ pub static USED: &[Opt] = &[
     time!("ramp_time", ramp_time_ns, SECOND),
     time!("thinktime", thinktime_ns, US),
     number!("thinktime_blocks", thinktime_blocks, 1, U32_MAX),
+    opt("thinktime_blocks_type", |j, v| {
+        j.thinktime_by_issue = value::word(v, &[("complete", false), ("issue", true)])?;
+        Ok(())
+    }),
     opt("rate", |j, v| {
         each_direction(v, |i, part| {
             j.rate_bytes[i] = Some(value::size(part, j.kb_base)?).filter(|rate| *rate > 0);

@@ -56,6 +56,7 @@ impl JobState {
             Err(error) => return self.failed(io, error),
         };
         self.account(io, bytes, times);
+        self.think.ended += 1;
         if bytes < io.bytes {
             self.stats.dirs[io.dir.index()].short_ios += 1;
         }

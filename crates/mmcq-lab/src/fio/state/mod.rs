@@ -33,7 +33,7 @@ use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
 pub use crate::fio::script::How;
 use grouped::Groups;
-use pace::{Held, Poisson};
+use pace::{Held, Poisson, Think};
 use played::Player;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -151,8 +151,7 @@ pub struct JobState {
     write_number: u64,
     held: Option<Held>,
     rest: VecDeque<Io>,
-    blocks_since_think: u32,
-    think_until_ns: Option<u64>,
+    think: Think,
     paced_from_ns: u64,
     paced_bytes: [u64; 2],
     written: Written,
@@ -210,8 +209,7 @@ impl JobState {
             write_number: 0,
             held: None,
             rest: VecDeque::new(),
-            blocks_since_think: 0,
-            think_until_ns: None,
+            think: Think::default(),
             paced_from_ns: 0,
             paced_bytes: [0; 2],
             written: Written::new(ordered),
@@ -506,7 +504,6 @@ impl JobState {
         self.pass_issued_bytes += bytes;
         self.pass_issued += 1;
         self.issued += 1;
-        self.blocks_since_think = self.blocks_since_think.saturating_add(1);
         self.paced_bytes[dir.index()] += bytes;
         self.poisson.gone(dir);
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
@@ -522,6 +519,8 @@ impl JobState {
     fn issue(&mut self, io: Io) -> Next {
         self.last_read = io.dir == Dir::Read;
         self.outstanding_writes += u32::from(io.dir == Dir::Write);
+        self.think.issued += 1;
+        self.think.is_due = true;
         if self.job.is_grouped() {
             self.outstanding += 1;
         } else {
