@@ -567,7 +567,10 @@ impl JobState {
     /// Ends the measurement at this time, adds the CPU time `cpu` that the model counted, and
     /// returns all measurements.
     pub fn finish(&mut self, now_ns: u64, cpu: Cpu) -> Stats {
-        self.tick(now_ns);
+        // Behind the worker's end there is no time of it to measure, even if others run on.
+        if self.phase != Phase::Done {
+            self.tick(now_ns);
+        }
         self.end_phase(self.last_ns);
         self.stats.cpu = cpu;
         self.stats.job_runtime_ns = self.last_ns.saturating_sub(self.started_ns);
