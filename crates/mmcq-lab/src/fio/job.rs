@@ -3,7 +3,7 @@
 mod draws;
 mod grouped;
 
-use super::error::{ParseError, Place};
+use super::error::{Note, ParseError, Place};
 use super::script::Script;
 pub use draws::{Distribution, RandomGenerator, Zone};
 use std::sync::Arc;
@@ -465,8 +465,9 @@ impl Job {
         }
     }
 
-    /// Checks that the options of the job fit together.
-    pub fn check(&self) -> Result<(), ParseError> {
+    /// Checks that the options of the job fit together. A returned note says which of them has no
+    /// effect beside the others.
+    pub fn check(&self) -> Result<Option<Note>, ParseError> {
         let fail = |message: String| Err(ParseError::new(&Place::Job(self.name.clone()), message));
         for dir in Dir::ALL {
             let bs = &self.bs[dir.index()];
@@ -477,15 +478,15 @@ impl Job {
         if self.time_based && self.runtime_ns.is_none_or(|ns| ns == 0) {
             return fail("time_based: expected runtime= beside it".to_string());
         }
+        let any_rate = |given: [bool; 2]| given.contains(&true);
+        if any_rate(self.rate_bytes.map(|r| r.is_some())) && any_rate(self.rate_iops.map(|r| r.is_some())) {
+            return fail("rate= and rate_iops=: expected only one of them".to_string());
+        }
         if self.verify == Verify::Pattern && self.verify_pattern.is_empty() {
             return fail("verify=pattern: expected verify_pattern= beside it".to_string());
         }
         if self.rw.random
             && !self.norandommap
-        let any_rate = |given: [bool; 2]| given.contains(&true);
-        if any_rate(self.rate_bytes.map(|r| r.is_some())) && any_rate(self.rate_iops.map(|r| r.is_some())) {
-            return fail("rate= and rate_iops=: expected only one of them".to_string());
-        }
             && self.blockalign.iter().flatten().any(|a| *a != self.min_block())
         {
             return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());
@@ -495,7 +496,7 @@ impl Job {
         {
             return fail(format!("verify needs {header} bytes of each block: expected a larger bs="));
         }
-        Ok(())
+        Ok(self.never_read_back())
     }
 
     /// Returns the names of the files that copy number `subjob` of this job uses.

@@ -478,12 +478,14 @@ impl JobState {
 
     fn pass_is_issued(&self) -> bool {
         let job = &self.job;
+        if job.time_based {
+            // As in fio, the run time alone ends a time-based job. Where the job verifies, it does
+            // so after each round over its files.
+            let is_rounds = job.verify != Verify::Off && job.is_collecting();
+            return is_rounds && self.pass_issued_bytes >= self.extent.pass_bytes;
+        }
         if job.number_ios.is_some_and(|n| self.issued >= n.saturating_mul(job.loops.into())) {
             return true;
-        }
-        if job.time_based {
-            // A time-based job that verifies does so after each round over its files.
-            return job.verify != Verify::Off && self.pass_issued_bytes >= self.extent.pass_bytes;
         }
         let limit = self.extent.limit_bytes.saturating_mul(job.loops.into());
         self.issued_bytes.iter().sum::<u64>() >= limit
@@ -494,8 +496,7 @@ impl JobState {
         let verifies = self.job.verify != Verify::Off;
         let stamp = (dir == Dir::Write).then(|| self.stamp());
         if let Some(stamp) = stamp
-            && verifies
-            && self.job.do_verify
+            && self.job.reads_back()
         {
             self.written.add(file, offset, bytes, stamp);
         }
