@@ -29,7 +29,7 @@ impl JobState {
         let data = data.filter(|_| io.check && whole);
         let check = |data| verify::check(&self.job, io.stamp.as_ref(), io.offset, data).err();
         let ended = Ended { io: *io, times, result, difference: data.and_then(check) };
-        if self.job.is_grouped() {
+        if self.has_groups() {
             return self.keep(ended);
         }
         self.tick(times.complete_ns);

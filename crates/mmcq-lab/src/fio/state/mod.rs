@@ -256,7 +256,7 @@ impl JobState {
 
     /// Returns what the caller has to do next; `now_ns` is the present time.
     pub fn next(&mut self, now_ns: u64) -> Next {
-        if self.job.is_grouped() { self.next_of_groups(now_ns) } else { self.step(now_ns) }
+        if self.has_groups() { self.next_of_groups(now_ns) } else { self.step(now_ns) }
     }
 
     fn step(&mut self, now_ns: u64) -> Next {
@@ -519,10 +519,10 @@ impl JobState {
 
     fn issue(&mut self, io: Io) -> Next {
         self.last_read = io.dir == Dir::Read;
-        self.outstanding_writes += u32::from(io.dir == Dir::Write);
         self.think.issued += 1;
         self.think.is_due = true;
-        if self.job.is_grouped() {
+        self.outstanding_writes += u32::from(io.dir == Dir::Write);
+        if self.has_groups() {
             self.outstanding += 1;
         } else {
             self.submitted();
