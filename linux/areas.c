@@ -7,7 +7,8 @@
 #include "host.h"
 #include "versions.h"
 
-/* The block layer's timeout in s. As for the card's disk it has no effect. */
+/* The block layer's timeout in s. It has no effect, since the library ends every request in bounded
+ * time. */
 #define TIMEOUT_S 120
 
 /* The disk of one area. It exists until the card is gone and no program has it open; `disk` is used
@@ -16,11 +17,11 @@ struct area {
 	struct disk *disk;
 	struct gendisk *gendisk;
 	struct blk_mq_tag_set tags;
-	/* Its number in the library. */
+	/* The area's number in the library, such as MMCQ_BOOT_1. */
 	u32 partition;
 	/* The card is read-only, so `force_ro` cannot be 0. */
 	bool read_only;
-	/* The value of host->losses that this disk's user has been told of. */
+	/* The value of host->losses when this disk's user last got an error for a lost cache. */
 	int told;
 };
 
@@ -223,7 +224,7 @@ void mmcq_ko_add_areas(struct disk *disk)
 	mmcq_ko_add_rpmb(disk);
 }
 
-/* Lets all requests of the areas end, and begins none until they are thawed. */
+/* Waits until all requests of the areas have ended. No request begins until mmcq_ko_thaw_areas. */
 void mmcq_ko_freeze_areas(struct disk *disk)
 {
 	int which;
@@ -259,7 +260,7 @@ void mmcq_ko_remove_areas(struct disk *disk)
 	}
 }
 
-/* Frees the areas' buffer, after the last request of the card's own disk has ended as well. */
+/* Frees the areas' buffer. Called after the last request of the card's own disk has ended, too. */
 void mmcq_ko_free_areas(struct disk *disk)
 {
 	if (disk->areas.memory)

@@ -5,11 +5,11 @@
 #include "host.h"
 #include "versions.h"
 
-/* A card answers only some milliseconds after it was inserted: number of bring-up tries, and the
- * pause between them in ms. */
+/* Number of tries of a bring-up, and the pause between two tries in ms: a card answers only some
+ * milliseconds after it was inserted. */
 #define TRIES 20
 #define TRY_MS 50
-/* Time in ms until a request for which there was no room is sent again. */
+/* Time in ms after which a request is sent again whose memory could not be mapped. */
 #define AGAIN_MS 10
 /* The block layer's timeout in s. It has no effect (`timed_out` only restarts it), since the
  * library ends every request in bounded time. */
@@ -158,8 +158,9 @@ static const struct block_device_operations disk_ops = { .owner = THIS_MODULE, .
 static struct gendisk *alloc_disk(struct disk *disk)
 {
 	const struct mmcq_card *card = &disk->card;
-	/* Zeroes are made by an eMMC's trim only, as by Linux's own driver. By its SCR an SD card says
-	 * as well what erased blocks read as, but QEMU's card says zeros and erases to ones. */
+	/* Only an eMMC's trim makes zeroes, as in Linux's own driver. An SD card's SCR also
+	 * declares what erased blocks read as. But the SD card of QEMU declares zeros, and erases
+	 * to ones. */
 	bool trims = card->emmc && card->discard_blocks == 1;
 	const struct mmcq_ko_limits limits = {
 		.segments = card->pieces ? SEGMENTS : 1,
@@ -310,13 +311,13 @@ bool mmcq_ko_is_back(struct host *host)
 	/* A disk whose card was out before has no blocks, and stays out: the look makes a new one. */
 	if (!get_capacity(disk->gendisk) || bring_up(host, &card) || !is_same(&card, disk))
 		return false;
-	/* Events from before are about the bring-up of this card. */
+	/* Card events up to here came from the bring-up of this card, so no look is needed. */
 	WRITE_ONCE(host->went, false);
 	return true;
 }
 
 /* Brings up the card after the machine slept. If it is the same card as before, its disk is used
- * again; otherwise the disk goes on refusing requests, and the next look at the slot removes it. */
+ * again. Otherwise the disk goes on refusing requests, and the work mmcq_ko_look removes it. */
 void mmcq_ko_wake(struct host *host)
 {
 	struct disk *disk = host->disk;
@@ -333,8 +334,8 @@ void mmcq_ko_wake(struct host *host)
 	mutex_unlock(&host->looking);
 }
 
-/* Brings up the card in the slot, and makes a disk of it. A disk from before is removed, also if
- * this is its card: the card may have been written elsewhere. */
+/* Brings up the card in the slot, and makes a disk of it. Removes an earlier disk first, even if
+ * its card is the same one: the card may have been written in another machine meanwhile. */
 static void card_came(struct host *host)
 {
 	struct mmcq_card card = {};

@@ -15,18 +15,20 @@
 
 #include "mmcq.h"
 
-/* Most pieces (contiguous ranges) of memory in one request, and most bytes of a request. A
- * descriptor holds at most 64 KiB, so in the worst case a request needs two descriptors a piece. */
+/* SEGMENTS: largest number of pieces (contiguous ranges) of memory in one request. REQUEST_BYTES:
+ * largest number of bytes in one request. A descriptor covers at most 64 KiB, so in the worst case
+ * a request needs two descriptors for each piece. */
 #define SEGMENTS 128
 #define REQUEST_BYTES (512u << 10)
 
-/* The address that the library gets for a request's memory: a number made of the request's tag and
- * an offset (NUMBER_BYTES a tag). The tag after the last stands for the areas' buffer. */
+/* The library gets a number instead of an address for a request's memory: the request's tag times
+ * NUMBER_BYTES, plus an offset into the request. The tag after the last one, AREAS_TAG, stands for
+ * the buffer that the boot areas, general purpose partitions and RPMB share. */
 #define NUMBER_BYTES (1u << 21)
 #define AREAS_TAG MMCQ_SLOTS
 
-/* Boot areas and general purpose partitions that an eMMC may have, and the size of the buffer
- * that they and RPMB share. */
+/* AREAS: number of boot areas and general purpose partitions that an eMMC may have. AREA_BYTES:
+ * size of the buffer that they and RPMB share. */
 #define AREAS 6
 #define AREA_BYTES (64u << 10)
 
@@ -41,16 +43,17 @@ struct command {
 	struct mmcq_request request;
 	struct host *host;
 	blk_status_t status;
-	/* Of a polled queue; and its place in host->ended. */
+	/* The request came from a polled queue. */
 	bool polled;
+	/* Its place in the list host->ended. */
 	struct llist_node ended;
 	/* The CPU that submitted the request. */
 	int cpu;
-	/* Number of pieces, and number of scatterlist entries that they were mapped from; 0
-	 * entries: the request has one range of pages and no scatterlist. */
+	/* `count`: number of pieces. `entries`: number of scatterlist entries that the pieces were
+	 * mapped from; 0 if the request has one range of pages and no scatterlist. */
 	u16 count, entries;
-	/* Index of the piece that the library asked for last, and the number of bytes in the pieces
-	 * before it. */
+	/* `at`: index of the piece that the library asked for last. `before`: number of bytes in
+	 * the pieces before that piece. */
 	u16 at;
 	u32 before;
 	struct piece pieces[SEGMENTS];
@@ -62,7 +65,7 @@ struct rpmb;
 
 /* The other partitions of an eMMC. */
 struct areas {
-	/* For the buffer: one request or exchange at a time. */
+	/* Held while a request or an RPMB exchange uses the buffer `memory`. */
 	struct mutex lock;
 	void *memory;
 	dma_addr_t bus;
@@ -81,7 +84,7 @@ struct disk {
 	struct dentry *report;
 	/* The slot is empty or has another card, so this disk refuses all requests. */
 	bool refuses;
-	/* The value of host->losses that this disk's user has been told of. */
+	/* The value of host->losses when this disk's user last got an error for a lost cache. */
 	int told;
 };
 
@@ -90,17 +93,20 @@ struct host;
 /* What differs between the kinds of controllers. */
 struct kind {
 	const char *name;
-	/* The PCI region with the registers, and the number of bytes that it has at least. */
+	/* `region`: number of the PCI region (BAR) with the registers. `bytes`: least size of that
+	 * region. */
 	int region;
 	u32 bytes;
-	/* The registers that say which events are pending, and which of them interrupt; the bits of
-	 * events, and those of them that are about the card in the slot and not about a request. */
+	/* `status`: offset of the register of pending events. `enable`: offset of the register that
+	 * selects which events interrupt. `events`: the bits of all events in these registers.
+	 * `card_events`: the bits of events of the card in the slot, which belong to no request. */
 	u16 status, enable;
 	u32 events, card_events;
 	/* Opens the controller in the library. */
 	int32_t (*open)(struct host *host, struct mmcq_platform *platform);
-	/* Waits briefly, in the interrupt handler, for the answer to the library's question for the
-	 * card's status; returns true if the answer came. NULL: the answer takes too long. */
+	/* Waits briefly, in the interrupt handler, for the response to a CMD13 of the library.
+	 * Returns true if the response came. NULL: a response takes too long on this kind of
+	 * controller. */
 	bool (*waits_for_status)(struct host *host);
 };
 
@@ -110,19 +116,21 @@ struct host {
 	const struct kind *kind;
 	void __iomem *registers;
 	int irq;
-	/* The lock behind `lock` and `unlock`, and the interrupt flags that `lock` saved. */
+	/* The spinlock of the library's functions `lock` and `unlock`, and the interrupt flags that
+	 * `lock` saved. */
 	spinlock_t lock;
 	unsigned long flags;
 	struct hrtimer timer;
 	/* Number of requests under way other than reads. */
 	atomic_t changes;
-	/* The interrupt handler has already handled the next interrupt, so that interrupt may come
-	 * and find nothing to do. */
+	/* The event of the next interrupt was already handled, so the handler may find nothing to
+	 * do in that interrupt. */
 	bool served;
 	/* The alarm was postponed once because an interrupt is on its way to a CPU. */
 	bool waited;
-	/* The disk has polled queues (poll.c). `quiet`: only `card_events` interrupt. `enabled`: what the
-	 * library has enabled. Both are written with the lock held. */
+	/* `polls`: the disk has polled queues (poll.c). `quiet`: only the kind's `card_events`
+	 * interrupt. `enabled`: the events whose interrupt the library has enabled. `quiet` and
+	 * `enabled` are written with the lock held. */
 	bool polls, quiet;
 	u32 enabled;
 	/* With polled queues: number of requests under way that are not polled, and number of polled
@@ -133,15 +141,15 @@ struct host {
 	struct work_struct complete;
 	/* Interrupt and timer are off, so a thread that waits must poll the controller. */
 	bool silent;
-	/* The driver is leaving the controller or the machine goes to sleep: no further look at the
-	 * slot is scheduled. */
+	/* The driver is leaving the controller, or the machine goes to sleep: the work `look` is
+	 * not scheduled any more. */
 	bool leaving;
-	/* A card was removed since the last look at the slot: until the next look all requests are
+	/* A card was removed since the work `look` ran last. Until it runs again, all requests are
 	 * refused, so that none reaches another card. */
 	bool went;
 	/* Number of losses of the card's cache that the library has reported, to any caller. */
 	atomic_t losses;
-	/* No reset stops the controller, so it does not get to memory any more. All requests are
+	/* No reset stops the controller, so its access to memory was switched off. All requests are
 	 * refused until the driver is bound again. */
 	bool stopped;
 	/* The disk's queue is frozen because the machine sleeps. */

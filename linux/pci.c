@@ -15,11 +15,11 @@
 #define COMMAND_COMPLETE BIT(0)
 #define ERROR BIT(15)
 #define SIGNAL_ENABLE 0x38
-/* Bits of a card that was put in or taken out or interrupts, or wants to be tuned again. */
+/* Status bits of the card in the slot: inserted, removed, card interrupt, re-tuning wanted. */
 #define CARD_EVENTS 0x11c0
 #define REGISTER_BYTES 256
 /* The SDHCI Command register; its upper byte is the index of the last command. CMD13 asks for the
- * card's status; STATUS_LOOKS is how often its answer is polled for. */
+ * card's status; STATUS_LOOKS is the largest number of polls for its response. */
 #define COMMAND 0x0e
 #define ASK_STATUS 13
 #define STATUS_LOOKS 8
@@ -87,20 +87,21 @@ static void wait(void *context, const mmcq_idle *idle)
 		usleep_range(20, 100);
 }
 
-/* Schedules a look at the slot; any context may do so. While the machine goes to sleep or wakes up, the look waits: it may
- * remove a disk, which waits for threads that are frozen then. */
+/* Schedules the work mmcq_ko_look, which finds out whether a card is in the slot. Any context may
+ * call this. While the machine goes to sleep or wakes up, the work does not run: it may remove a
+ * disk, and that waits for threads that are frozen then. */
 void mmcq_ko_look_soon(struct host *host)
 {
 	if (READ_ONCE(host->leaving))
 		return;
-	/* A look that is to come keeps the controller awake. */
+	/* The scheduled work keeps the controller awake. */
 	pm_runtime_get(&host->pci->dev);
 	if (!queue_work(system_freezable_wq, &host->look))
 		pm_runtime_put_noidle(&host->pci->dev);
 }
 
-/* Waits for the look at the slot, or prevents it. Not in runtime_suspend and runtime_resume, for
- * which the look waits. */
+/* Cancels the work mmcq_ko_look, or waits until it has ended. Must not be called by runtime_suspend
+ * and runtime_resume, because that work waits for them. */
 void mmcq_ko_cancel_look(struct host *host)
 {
 	if (cancel_work_sync(&host->look))
@@ -215,7 +216,7 @@ static enum hrtimer_restart on_alarm(struct hrtimer *timer)
 {
 	struct host *host = container_of(timer, struct host, timer);
 
-	/* Nobody has looked for the end of a polled request: no interrupt is lost. */
+	/* No program has polled for the end of a polled request in time: no interrupt is lost. */
 	if (READ_ONCE(host->quiet)) {
 		mmcq_ko_listen(host);
 		mmcq_on_irq(host->number);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* poll.c: polled queues, for programs that look for the end of their requests themselves (io_uring
+/* poll.c: polled queues, for programs that poll for the end of their requests themselves (io_uring
  * with IORING_SETUP_IOPOLL).
  *
- * A controller has one interrupt for all requests. While all requests under way are polled, it is
- * "quiet": only events of the card interrupt. As soon as anybody else needs the controller, it
- * interrupts again. A polled request that nobody looks for ends by the library's alarm, which makes
- * the controller interrupt again too.
+ * A controller has one interrupt for all requests. While all requests under way are polled, the
+ * controller is "quiet": only events of the card interrupt. As soon as a request that is not polled
+ * is submitted, or a thread waits in the library, all events interrupt again. If no program polls
+ * for the end of a polled request, the library's alarm ends the request, and all events interrupt
+ * again.
  *
- * Linux ends polled requests in threads only. One that ends in an interrupt or in the alarm waits in
- * a list for the next look, or for the work that empties the list if nobody looks. */
+ * Linux completes polled requests in threads only. A polled request that ends in an interrupt or in
+ * the alarm is put into a list. The next poll completes the requests of the list; if no program
+ * polls, a work does. */
 #include <linux/module.h>
 #include "host.h"
 
@@ -70,7 +72,7 @@ static void set_quiet(struct host *host, bool quiet)
 	spin_unlock_irqrestore(&host->lock, flags);
 }
 
-/* Lets the controller interrupt for all that happens. */
+/* Ends the quiet state: all events that the library has enabled interrupt again. */
 void mmcq_ko_listen(struct host *host)
 {
 	if (READ_ONCE(host->quiet))
@@ -95,7 +97,7 @@ void mmcq_ko_count_begin(struct host *host, bool polled)
 	}
 }
 
-/* Counts a request of the disk that has ended, or was not taken. */
+/* Counts a request of the disk that has ended, or that the library refused. */
 void mmcq_ko_count_end(struct host *host, bool polled)
 {
 	if (!host->polls)
@@ -131,8 +133,8 @@ void mmcq_ko_complete_polled(struct command *command)
 		queue_work(system_highpri_wq, &host->complete);
 }
 
-/* Looks for the end of requests. Returns how many polled requests have ended meanwhile, by any
- * caller. */
+/* Polls for the end of requests. Returns the number of polled requests that have ended meanwhile,
+ * no matter in which context. */
 int mmcq_ko_poll(struct blk_mq_hw_ctx *hctx, struct io_comp_batch *batch)
 {
 	struct host *host = ((struct disk *)hctx->queue->queuedata)->host;
@@ -146,14 +148,16 @@ int mmcq_ko_poll(struct blk_mq_hw_ctx *hctx, struct io_comp_batch *batch)
 	if (READ_ONCE(host->silent))
 		return 0;
 	status = readl(host->registers + host->kind->status);
-	/* A controller that is off the bus reads as all ones: its requests end by the alarm. */
+	/* The status is all ones if the controller was taken off the PCI bus; then the alarm ends
+	 * the requests. */
 	if (status != U32_MAX && status & READ_ONCE(host->enabled) & host->kind->events && mmcq_on_irq(host->number))
 		/* The interrupt of this event may be on its way. */
 		WRITE_ONCE(host->served, true);
 	return (unsigned int)atomic_read(&host->polled) - before;
 }
 
-/* The first queue is that of interrupts, also for reads. All others are polled. */
+/* The first queue has the requests that end by interrupts, reads and others. All other queues are
+ * polled. */
 void mmcq_ko_map_queues(struct blk_mq_tag_set *tags)
 {
 	if (tags->nr_maps > HCTX_TYPE_POLL) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* power.c: sleep of the machine, and of the controller alone while nobody needs it (runtime power
- * management).
+/* power.c: sleep of the machine, and sleep of the controller alone while it has no work (runtime
+ * power management).
  *
- * In both the library is closed: it flushes, announces to the card that its supply will be switched
- * off, and switches it off. Afterwards the card is brought up again, and keeps its disk if it is the
- * same card.
+ * For both kinds of sleep the driver closes the library. mmcq_close flushes, notifies the card of
+ * power-off, and switches its supply off. After the sleep the card is brought up again. If it is
+ * the same card, it keeps its disk.
  *
- * The controller alone sleeps only with a card, since without one it waits for one, and not with
- * polled queues. Whoever uses the library outside of the disk's queue keeps the controller awake
- * meanwhile (mmcq_ko_stay_awake). For the queue itself the block layer does so: it sends no request
- * to a controller that sleeps. */
+ * The controller does not sleep alone while the slot is empty, because it must detect a new card. A
+ * controller with polled queues does not sleep alone either. Code that uses the library outside of
+ * the disk's queue keeps the controller awake meanwhile (mmcq_ko_stay_awake). For requests of the
+ * queue the block layer does this: it sends no request to a controller that sleeps. */
 #include <linux/blk-pm.h>
 #include <linux/pm_runtime.h>
 #include "host.h"
 
-/* Time in ms that nobody uses the controller before it sleeps. */
+/* Time in ms without use after which the controller sleeps. */
 #define AUTOSUSPEND_MS 2000
 
 /* Allows the controller to sleep, once the user has written "auto" to power/control. */
@@ -25,11 +25,11 @@ void mmcq_ko_allow_sleep(struct host *host)
 	pm_runtime_set_autosuspend_delay(device, AUTOSUSPEND_MS);
 	pm_runtime_use_autosuspend(device);
 	pm_runtime_mark_last_busy(device);
-	/* PCI's core keeps it awake until here. */
+	/* The PCI core has kept the controller awake until here. */
 	pm_runtime_put_noidle(device);
 }
 
-/* Forbids it again. The controller is awake: PCI's core has woken it. */
+/* Forbids the controller to sleep alone. It is awake now, because the PCI core has woken it. */
 void mmcq_ko_forbid_sleep(struct host *host)
 {
 	pm_runtime_get_noresume(&host->pci->dev);
@@ -55,7 +55,7 @@ void mmcq_ko_wake_for(struct host *host, struct request_queue *queue)
 	int delay_ms = READ_ONCE(device->power.autosuspend_delay);
 
 	blk_pm_runtime_init(queue, device);
-	/* That has switched autosuspend off. */
+	/* The call above has switched autosuspend off. */
 	pm_runtime_set_autosuspend_delay(device, delay_ms);
 }
 
@@ -89,16 +89,17 @@ static int resume(struct device *device)
 
 	open_again(host);
 	WRITE_ONCE(host->leaving, false);
-	/* Another card, or none, is a matter of the look at the slot, which comes when the machine
-	 * is awake. */
+	/* If another card or none is in the slot, the work mmcq_ko_look handles that when the
+	 * machine is awake. */
 	mmcq_ko_wake(host);
 	mmcq_ko_look_soon(host);
 	return 0;
 }
 
 #ifdef CONFIG_PM
-/* Nobody changes host->disk meanwhile: the look and the driver's removal keep the controller
- * awake. A look that is scheduled now waits for the end of this, and wakes the controller. */
+/* Puts the controller alone to sleep. host->disk does not change meanwhile, because the work
+ * mmcq_ko_look and the driver's removal keep the controller awake. If that work is scheduled now,
+ * it waits for the end of this function, and then wakes the controller. */
 static int runtime_suspend(struct device *device)
 {
 	struct host *host = dev_get_drvdata(device);
@@ -138,7 +139,8 @@ static int runtime_resume(struct device *device)
 	open_again(host);
 	mutex_lock(&host->looking);
 	if (!mmcq_ko_is_back(host)) {
-		/* Its requests end with an error, and the look removes it. */
+		/* The disk's requests end with an error, and the work mmcq_ko_look removes the
+		 * disk. */
 		WRITE_ONCE(disk->refuses, true);
 		mmcq_ko_look_soon(host);
 	}

@@ -9,7 +9,8 @@
 #include <linux/utsname.h>
 #include "host.h"
 
-/* Bytes of a register in one line, and steps of recovery in the report. */
+/* LINE_BYTES: number of bytes of a register in one line. STEPS: largest number of steps of recovery
+ * in the report. */
 #define LINE_BYTES 32
 #define STEPS 16
 
@@ -90,7 +91,8 @@ static int report_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(report);
 
-/* Adds the file N.card beside N, the file of the controller's state. */
+/* Adds the file N.card beside the file N, which has the controller's state; N is the controller's
+ * number. */
 void mmcq_ko_add_report(struct disk *disk)
 {
 	struct dentry *folder = debugfs_lookup("mmcq", NULL);

@@ -25,14 +25,15 @@
 struct rpmb {
 	struct miscdevice misc;
 	struct kref uses;
-	/* One ioctl at a time; also for `disk`. */
+	/* Held during an ioctl, and while `disk` is changed. */
 	struct mutex lock;
 	/* NULL: the card is gone. */
 	struct disk *disk;
 	char name[DISK_NAME_LEN + 4];
 };
 
-/* One ioctl: its frames in the order of the exchange, and where the program wants the card's. */
+/* One ioctl: its frames in the order of the exchange, and the program's memory for the frames of
+ * the card. */
 struct exchange {
 	struct mmcq_rpmb_frames counts;
 	u32 count;
@@ -92,7 +93,7 @@ static int refused(const struct rpmb *rpmb)
 	return -EOPNOTSUPP;
 }
 
-/* Carries an exchange out, as one visit of the card's area. */
+/* Carries an exchange out. The card is switched to the RPMB once, and back at the end. */
 static int carry_out(struct disk *disk, struct exchange *exchange)
 {
 	static const u8 no_key[32];
@@ -192,7 +193,7 @@ static const struct file_operations rpmb_fops = {
 	.owner = THIS_MODULE, .open = rpmb_open, .release = rpmb_release, .unlocked_ioctl = rpmb_ioctl, .compat_ioctl = compat_ptr_ioctl,
 };
 
-/* Adds the device, if the card has the area. The areas' buffer exists. */
+/* Adds the character device, if the card has an RPMB. Called when the areas' buffer exists. */
 void mmcq_ko_add_rpmb(struct disk *disk)
 {
 	static const u8 no_key[32];
@@ -232,7 +233,7 @@ void mmcq_ko_add_rpmb(struct disk *disk)
 	disk->areas.rpmb = rpmb;
 }
 
-/* Removes the device. A program that has it open gets an error from then on. */
+/* Removes the character device. A program that has it open gets an error from then on. */
 void mmcq_ko_remove_rpmb(struct disk *disk)
 {
 	struct rpmb *rpmb = disk->areas.rpmb;

@@ -6,7 +6,8 @@
 /* RTS525A is the only chip with its registers at region 1. */
 #define RTS525A 0x525a
 #define REGISTER_BYTES 0x20
-/* The reader's registers: pending interrupts, in the upper bits, and which of them interrupt. */
+/* The reader's registers: PENDING has pending interrupts in its upper bits; ENABLE selects which of
+ * them interrupt. */
 #define PENDING 0x14
 #define ENABLE 0x18
 #define INTERRUPTS 0xffc00000
@@ -15,7 +16,7 @@
 
 static int32_t open_reader(struct host *host, struct mmcq_platform *platform)
 {
-	/* These two are for SDHCI controllers. */
+	/* `quirks` and `flags` are for SDHCI controllers only. */
 	platform->quirks = NULL;
 	platform->flags = 0;
 	return mmcq_open_rtsx(host->number, platform, host->pci->vendor, host->pci->device);

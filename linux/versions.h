@@ -7,11 +7,11 @@
 #include <linux/blk-mq.h>
 #include <linux/version.h>
 
-/* What a disk's queue can do. */
+/* What a disk's queue can do; the limits come from the card. */
 struct mmcq_ko_limits {
 	unsigned int segments;
 	unsigned int request_bytes;
-	/* The card has a volatile cache; a write can go past it. */
+	/* `cache`: the card has a volatile cache. `fua`: a write can go past that cache. */
 	bool cache;
 	bool fua;
 	/* Number of blocks that a discard frees as one; 0: no discards. */

@@ -55,7 +55,7 @@ static void begin(int writes, void *memory, uint32_t bytes, uint64_t from)
 	__atomic_store_n(at(sq, params.sq_off.tail), tail + 1, __ATOMIC_RELEASE);
 }
 
-/* Submits requests, and looks for the end of some of all. */
+/* Submits `submit` requests, and waits until `wanted` requests have ended. */
 static void enter(uint32_t submit, uint32_t wanted)
 {
 	int said;
@@ -69,7 +69,8 @@ static void enter(uint32_t submit, uint32_t wanted)
 	} while (submit);
 }
 
-/* Takes the results that are there. Returns the number of them; *wrong: an error's number, if one is not `bytes`. */
+/* Takes the results that are there, and returns their number. If a result is not `bytes`, stores an
+ * error number in *wrong. */
 static uint32_t take(int32_t bytes, int32_t *wrong)
 {
 	uint32_t head = *at(cq, params.cq_off.head), tail = __atomic_load_n(at(cq, params.cq_off.tail), __ATOMIC_ACQUIRE), count = tail - head;

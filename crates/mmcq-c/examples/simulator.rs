@@ -216,7 +216,7 @@ pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, 
     }
 }
 
-/// The card loses its supply for a moment.
+/// Lets the card lose its supply for a moment.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_brown_out(board: *mut c_void) {
     let board = at(board);

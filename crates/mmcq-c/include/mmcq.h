@@ -99,7 +99,7 @@ typedef struct mmcq_idle mmcq_idle;
  *   map, unmap    any context, for 512 bytes of the library's memory   yes
  *   map, unmap    any context, for mmcq_rpmb.memory                    yes
  *   map, unmap    the thread in mmcq_open and mmcq_close               no
- *   sync          any context, for descriptors, 16 bytes for a piece   yes
+ *   sync          any context, for descriptors, 16 bytes each          yes
  *   piece         any context that begins a transfer                   yes
  *
  * With MMCQ_QUICK_MAP, the library calls `map` and `unmap` with the lock held, in any context.
@@ -214,9 +214,9 @@ typedef struct mmcq_platform {
 /* Sizes of the library. Environment variables of these names set the same sizes when the library
  * is built.
  * MMCQ_HOSTS: number of controllers, at most 8.
- * MMCQ_SLOTS: number of requests that a controller has at a time, of all calls together; at most 63
- * on a 64-bit machine, 31 on others. The library has one more slot for itself.
- * MMCQ_PIECES: number of pieces of a transfer, at most 4095. */
+ * MMCQ_SLOTS: largest number of requests in progress on a controller, of all calls together; at
+ * most 63 on a 64-bit machine, 31 on others. The library has one more slot for itself.
+ * MMCQ_PIECES: largest number of pieces of memory in one transfer, at most 4095. */
 #ifndef MMCQ_HOSTS
 #define MMCQ_HOSTS 2
 #endif
@@ -259,12 +259,12 @@ typedef struct mmcq_card {
  * functions and memory must stay valid until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
-/* Opens Realtek's PCIe card reader with these PCI numbers; call it instead of mmcq_open. All else is
- * the same. The library has this function if it was built with feature `rtsx`. The reader has 32
- * bytes of registers, which are accessed with 4 bytes each. `quirks` is NULL, `flags` is 0, and
- * `cache_line` is 0 or 1. A request has at most 256 pieces (or MMCQ_PIECES, if that is less); a piece
- * of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not know this chip, and has
- * accessed no register. */
+/* Opens Realtek's PCIe card reader with these PCI numbers; call it instead of mmcq_open. The
+ * contract of mmcq_open applies. The library has this function if it was built with feature `rtsx`.
+ * The reader has 32 bytes of registers, which are accessed with 4 bytes each. `quirks` is NULL,
+ * `flags` is 0, and `cache_line` is 0 or 1. A request has at most 256 pieces (or MMCQ_PIECES, if
+ * that is less); a piece of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not
+ * know this chip, and has accessed no register. */
 int32_t mmcq_open_rtsx(uint32_t host, const mmcq_platform *platform, uint16_t vendor, uint16_t device);
 
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and
@@ -387,15 +387,15 @@ int32_t mmcq_partition_write(uint32_t host, uint32_t partition, uint32_t lba, ui
  * Only a library that was built with feature `rpmb` has these functions. Only one thread at a time
  * may call them. */
 typedef struct mmcq_rpmb {
-    /* 32 bytes that only card and host know. May be NULL for mmcq_rpmb_size and mmcq_rpmb_relay,
-     * which use no key. */
+    /* The authentication key: 32 bytes that only card and host know. May be NULL for mmcq_rpmb_size
+     * and mmcq_rpmb_relay, which use no key. */
     const uint8_t *key;
     /* Numbers that were never used before. A write uses both; a read, and a read of the counter,
      * use the first. */
     uint8_t nonces[2][16];
     /* Memory for the frames: 512 bytes for each unit of a read or write, and 1024 more; at least
      * 1536. Its address is a multiple of mmcq_card.align. It belongs to the library until the call
-     * returns, and is cleared then. MMCQ_E_MEMORY: as for mmcq_partition_read. */
+     * returns, and is cleared then. MMCQ_E_MEMORY: do not use this memory again. */
     uint8_t *memory;
     uint32_t memory_bytes;
 } mmcq_rpmb;
@@ -451,8 +451,8 @@ typedef struct mmcq_io_card {
     uint8_t width;               /* number of data lines: 1 or 4 */
 } mmcq_io_card;
 
-/* Initialises an I/O card, for which it takes the place of mmcq_bring_up. MMCQ_E_NO_CARD: as for
- * mmcq_bring_up. The card's functions stay disabled. */
+/* Initialises an I/O card; call this instead of mmcq_bring_up. The card's functions stay disabled.
+ * MMCQ_E_NO_CARD: call again after 50 ms or more, as after mmcq_bring_up. */
 int32_t mmcq_io_bring_up(uint32_t host, mmcq_io_card *card);
 
 /* Enables a function (1 to 7) and waits until it is ready, or disables it (`on` is 0). Enable the
@@ -563,7 +563,7 @@ typedef struct mmcq_statistics {
     /* Polls of a busy card, and writes whose status was read by an extra CMD13. */
     uint64_t busy_polls, status_asked;
     uint64_t durable_flushes; /* durable writes that needed a flush */
-    /* How many times complete writes were lost, and parts of long erases that were begun. */
+    /* Losses of complete writes in the card's cache, and parts of long erases that were begun. */
     uint64_t cache_lost, erase_pieces;
     uint64_t recovery_steps;  /* steps of recovery that were taken */
 } mmcq_statistics;

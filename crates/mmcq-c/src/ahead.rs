@@ -15,10 +15,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use mmcq::engine::Error;
 use mmcq::host::{Caps, Direction, DmaError};
 
-/// Largest number of calls with memory in the table; further calls wait.
+/// Largest number of waiting calls whose memory the table can have at a time; further calls wait.
 const CALLS_MAX: usize = SLOTS;
 
-/// Largest number of lists that a driver maps: one of descriptors. Realtek's card reader has two.
+/// Largest number of lists that a driver maps. An SDHCI driver maps one list, of descriptors; the
+/// driver of Realtek's card reader maps two.
 const LISTS_MAX: usize = if cfg!(feature = "rtsx") { 2 } else { 1 };
 
 /// A mapping for DMA: memory, direction and bus address.
@@ -75,9 +76,10 @@ impl Mapping {
     }
 }
 
-/// Returns whether this memory must be mapped before a request: true if the controller uses DMA.
-/// `card`: the engine has a card. Returns an error if the memory's alignment is too small for a
-/// controller with the capabilities `caps`.
+/// Checks a request's memory, and returns whether it must be mapped before the request: true if the
+/// controller uses DMA. `card` says whether the engine has a card; without one, any alignment is
+/// accepted. Returns an error if the memory's alignment is too small for a controller with the
+/// capabilities `caps`.
 pub(crate) fn aligned(caps: &Caps, card: bool, start: NonNull<u8>, way: Direction) -> Result<bool, Error> {
     let align = if card { caps.align } else { 1 };
     // Cache lines of a write are only cleaned, so the alignment that the controller needs is
@@ -105,7 +107,8 @@ pub(crate) struct Ahead {
     used: Cell<u64>,
     /// The lists that the driver maps once; closing the controller unmaps them.
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
-    /// Whether the driver is being made.
+    /// Whether `mmcq_open` is just making the driver. During that time, a mapping that the driver
+    /// makes is one of its lists.
     opening: Cell<bool>,
     /// Whether the controller has kept memory: no reset could stop it, so it may still use the
     /// memory of a request that has ended.
@@ -156,7 +159,8 @@ impl Ahead {
         self.opening.set(opening);
     }
 
-    /// Records a mapping that the driver has made itself, if the driver is being made.
+    /// Records a mapping that the driver has made itself as one of its lists. Does nothing if the
+    /// driver is not being made now.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
         if self.opening.get()
             && let Some(free) = self.lists.iter().find(|list| list.get().is_none())

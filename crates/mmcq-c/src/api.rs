@@ -63,7 +63,8 @@ pub(crate) struct Place {
     stack: UnsafeCell<MaybeUninit<Stack>>,
     /// The library's own memory for the controller, used if the program supplies none.
     room: UnsafeCell<Room>,
-    /// The scratch buffer; empty while a bring-up uses it. Accessed while the stack's lock is held.
+    /// Memory for registers of the card; empty while a call uses it. Accessed while the stack's
+    /// lock is held.
     scratch_buf: Cell<Option<DmaBuf>>,
     pub supervisor: Supervisor,
     pub ahead: Ahead,
@@ -176,7 +177,7 @@ impl Place {
         self.card.set(card.into());
     }
 
-    /// Takes the memory for registers of a card.
+    /// Takes the buffer into which registers of a card (such as EXT_CSD) are read.
     ///
     /// # Errors
     /// [`Error::Full`]: another call uses it. [`Error::Dead`]: a controller that cannot be stopped
@@ -186,8 +187,9 @@ impl Place {
         scratch.ok_or(if self.ahead.has_kept() { Error::Dead } else { Error::Full })
     }
 
-    /// Returns the memory for registers of a card, so that another call may take it. A controller
-    /// that cannot be stopped has an empty buffer; no call may take it then.
+    /// Returns the memory for registers of a card, so that another call may take it. An empty
+    /// `scratch` means that a controller that cannot be stopped still uses this memory; then no
+    /// call may take it any more.
     pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
         stack.with(|_| match scratch.len_bytes() {
             0 => self.ahead.note_kept(None),
@@ -195,7 +197,8 @@ impl Place {
         });
     }
 
-    /// Returns the card in its present state; its address may have changed since bring-up.
+    /// Returns the card with its present parameters. They may differ from those of bring-up, for
+    /// example the card's address (RCA).
     pub fn card(&self, stack: &Stack) -> Option<Card> {
         stack.with(|engine| {
             let card = self.card.get().into_option()?;
@@ -203,7 +206,7 @@ impl Place {
         })
     }
 
-    /// Waits until the supervisor has ended.
+    /// Requests the supervisor to end, and waits until it has ended.
     pub fn dismiss_supervisor(&self, stack: &'static Stack, platform: &mmcq_platform) {
         let left = poll_fn(|_| if self.supervisor.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
         stack.block_on(left, |idle| platform.wait(idle));
@@ -277,7 +280,7 @@ const TIMERS: [Timer; 8] = {
     timers!(0 1 2 3 4 5 6 7)
 };
 
-/// Returns the place and the timer of controller number `host`; `None` if the number is too large.
+/// Returns the state and the timer of controller number `host`; `None` if the number is too large.
 pub(crate) fn place(host: u32) -> Option<(&'static Place, Timer)> {
     let host = usize::try_from(host).ok()?;
     Some((PLACES.get(host)?, *TIMERS.get(host)?))
@@ -460,7 +463,7 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Checks memory as [`aligned`] does, with the lock.
+/// Calls [`aligned`] for the controller and card of `stack`. Takes the stack's lock for that.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     stack.with(|engine| aligned(engine.caps(), engine.card_params().is_some(), start, direction))
 }

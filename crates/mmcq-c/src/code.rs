@@ -65,10 +65,10 @@ pub(crate) fn of_scratch(error: Error) -> i32 {
 /// Why a call of the library failed.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
-    /// An error of the engine or of what is below it. If the error says that no slot is free, the
+    /// An error of the engine or of a layer below it. If the error says that no slot is free, the
     /// call may be tried again.
     Engine(Error),
-    /// Any other error, as its code.
+    /// Any other error; the value is its code in `mmcq.h`.
     Code(i32),
 }
 

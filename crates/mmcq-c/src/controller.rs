@@ -10,13 +10,14 @@ use mmcq::host::sdhci::{Sdhci, SdhciConfig, TransferMode};
 
 type Standard = Sdhci<Its, Its, DESCRIPTORS>;
 
-/// Driver of a controller.
+/// Driver of a controller. Without feature `rtsx` all controllers are SDHCI controllers.
 #[cfg(not(feature = "rtsx"))]
 pub(crate) type Driver = Standard;
 #[cfg(feature = "rtsx")]
 pub(crate) use either::Driver;
 
-/// Returns whether the memory of a request may consist of several segments.
+/// Returns whether the driver supports scatter/gather: the memory of a request may consist of
+/// several segments.
 #[cfg(not(feature = "rtsx"))]
 pub(crate) fn writes_lists(driver: &Driver) -> bool {
     driver.transfer_mode() == TransferMode::Adma2

@@ -12,7 +12,7 @@ const EVENTS_MAX: u32 = 4;
 /// is accessed only while the lock of the stack is held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// The right to report events, which one context has at a time.
+    /// Lets only one context at a time (a thread or an interrupt) report events.
     turns: Turns,
 }
 
@@ -26,13 +26,14 @@ impl CardEvents {
         self.told.set(false);
     }
 
-    /// Returns whether the program already knows whether a card is in the slot (`present`). Called
-    /// while the lock of the stack is held.
+    /// Returns true if the presence of a card that was last reported to the program is `present`,
+    /// so that nothing is to be reported. Called while the lock of the stack is held.
     pub fn are_told(&self, present: bool) -> bool {
         self.told.get() == present
     }
 
-    /// Reports a card that was inserted or removed since the last report.
+    /// Reports to the program that a card was inserted or removed, if this happened since the last
+    /// report.
     pub fn tell(&self, stack: &Stack, platform: &mmcq_platform) {
         if !platform.has_card_event() {
             return;

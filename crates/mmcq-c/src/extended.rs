@@ -57,7 +57,8 @@ fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Err
     })
 }
 
-/// Reads from the card which functions it supports, and enables them.
+/// Reads from the card which operations it supports in addition to reads and writes, and enables
+/// these operations.
 fn look_at_the_card(
     place: &'static Place,
     stack: &'static Stack,

@@ -4,14 +4,14 @@
 //! three variants. If one byte of a static is not zero, the static is in `.data`, so it takes flash
 //! and RAM. With this type the statics of this crate are in `.bss`.
 
-/// A value, or nothing.
+/// A value or nothing, as in an `Option`. But here the empty state is always all zeros in memory.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Held<T> {
     /// No value.
     #[default]
     Nothing = 0,
-    /// A value.
+    /// Holds this value.
     Value(T) = 1,
 }
 

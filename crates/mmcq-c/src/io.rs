@@ -72,8 +72,8 @@ pub(crate) fn functions(host: u32) -> Option<&'static Functions> {
 }
 
 impl Functions {
-    /// Makes the handles of a card. A handle takes the lock when it is made, so this is called
-    /// without it.
+    /// Makes the handles for the functions of a card. The caller must not hold the stack's lock,
+    /// because a handle takes this lock when it is made.
     fn put(&self, card: &IoCard, stack: &'static Stack, found_by: u32) {
         // From here on no call puts a handle of the earlier card back.
         stack.with(|_| self.found_by.set(0));
@@ -91,7 +91,9 @@ impl Functions {
         });
     }
 
-    /// Takes a function's handle; for function 0 takes any free handle.
+    /// Takes the handle of function `number`, so that no other call uses it; for function 0, any
+    /// free handle. `bring_ups` is the number of the latest bring-up. Also returns the handle's
+    /// index for [`put_back`](Self::put_back).
     pub fn take(&self, number: u8, bring_ups: u32) -> Result<(usize, Io), Failure> {
         if self.found_by.get() != bring_ups {
             return Err(Error::NoCard.into());
@@ -109,8 +111,9 @@ impl Functions {
         free.ok_or(Error::Full.into())
     }
 
-    /// Puts a handle back, so that another call may take it. Drops it if the card was brought up
-    /// again in the meantime.
+    /// Puts a handle back after a call, so that another call may take it. Drops the handle if the
+    /// card was brought up again in the meantime: `found_by` is the number of the bring-up from
+    /// which the handle came.
     pub fn put_back(&self, index: usize, function: Io, found_by: u32) {
         if self.found_by.get() == found_by
             && let Some(handle) = self.handles.get(index)
@@ -385,10 +388,10 @@ impl Moves {
         NonNull::slice_from_raw_parts(self.start.0, self.bytes as usize)
     }
 
-    /// Returns the memory to map before the rest of the transfer, of which `done` bytes are done
-    /// already; `None` if nothing is to be mapped. Memory that the CPU fills with the data of a
-    /// read is not mapped: the end of a mapping may invalidate cache lines, and so destroy these
-    /// data.
+    /// Returns the memory to map for DMA before the transfer goes on, or `None` if no memory is to
+    /// be mapped. `done` bytes of the transfer are done already. Memory that the CPU fills with the
+    /// data of a read is not mapped: the end of a mapping may invalidate cache lines, and so
+    /// destroy these data.
     pub fn ahead(&self, io: &Io, stack: &Stack, done: u32) -> Option<NonNull<[u8]>> {
         if self.direction == Direction::Write {
             return Some(self.memory());
@@ -447,7 +450,7 @@ pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), 
     (Ok(()), false)
 }
 
-/// Returns the number of bytes in the next command of a transfer.
+/// Returns the number of bytes in the next command of a transfer that has `left` bytes left.
 fn piece(io: &Io, left: u32) -> u32 {
     let split = io.split();
     split.next(left).map_or(left, |count| split.bytes(count)).clamp(1, left)

@@ -31,8 +31,9 @@ fn area(partition: u32) -> Option<Area> {
     }
 }
 
-/// Opens a partition by the card's registers. Each call reads them, because the card's boot
-/// settings may have changed since the last call.
+/// Opens a partition with the parameters that the card's registers give, such as its size. Each
+/// call reads the registers again, because the card's boot settings may have changed since the last
+/// call.
 fn opened(
     place: &'static Place,
     stack: &'static Stack,

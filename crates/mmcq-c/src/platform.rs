@@ -20,7 +20,8 @@ pub const MMCQ_EMMC_18: u32 = 1;
 /// memory of requests while it holds the lock, and not before.
 pub const MMCQ_QUICK_MAP: u32 = 2;
 
-/// Time in milliseconds that a call waits for a free slot or mapping, if the platform sets none.
+/// Longest time in milliseconds that a call waits for a free slot or mapping, if the platform sets
+/// none.
 const PATIENCE_MS: u32 = 30_000;
 
 /// Alignment of the library's own memory in bytes: the longest cache line that it supports.
@@ -77,7 +78,8 @@ impl mmcq_platform {
         self.flags & MMCQ_QUICK_MAP != 0
     }
 
-    /// Returns whether all required members of the structure are set.
+    /// Returns whether the program has set all members of the structure that the library needs, and
+    /// whether they fit together.
     pub(crate) fn is_complete(&self) -> bool {
         let registers = match (self.read, self.write) {
             (Some(_), Some(_)) => true,
@@ -196,7 +198,7 @@ impl mmcq_platform {
         }
     }
 
-    /// Returns the time in nanoseconds that a call waits for a free slot or mapping.
+    /// Returns the longest time in nanoseconds that a call waits for a free slot or mapping.
     pub(crate) fn patience_ns(&self) -> u64 {
         u64::from(if self.patience_ms == 0 { PATIENCE_MS } else { self.patience_ms }) * 1_000_000
     }

@@ -100,7 +100,7 @@ pub unsafe extern "C" fn mmcq_last_steps(host: u32, steps: *mut mmcq_step, most:
     i32::try_from(count - from).unwrap_or(0)
 }
 
-/// Largest number of steps that the stack keeps.
+/// Largest number of steps of recovery that the stack stores.
 const STEPS_MAX: usize = 16;
 
 /// Returns the name of a step; `mmcq.h` has the contract.

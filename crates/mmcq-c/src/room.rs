@@ -11,8 +11,8 @@ use core::task::{Context, Poll};
 /// An `async fn` with one argument. Each such function has a future type of its own.
 pub(crate) type Begin<A, F> = fn(A) -> F;
 
-/// Alignment of the room in bytes; repeated here because the layout of `Room` is unknown while it
-/// is being defined.
+/// Alignment of [`Room`] in bytes. The number is repeated here because the layout of `Room` is
+/// unknown while it is being defined.
 const ALIGN: usize = 16;
 
 /// Returns the size of the function's future, in bytes.

@@ -27,7 +27,7 @@ macro_rules! number {
     };
 }
 
-/// Number of controllers.
+/// Number of controllers that a program can open at the same time.
 pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 9);
 /// Largest number of requests at a time, plus one slot for the library itself.
 pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX) + 1;

@@ -72,7 +72,7 @@ pub(crate) struct Waiting {
     /// The function that continues the transfers of I/O functions, and its argument. A program
     /// without such transfers does not link the function.
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// The right to call callbacks, which one context has at a time.
+    /// Lets only one context at a time (a thread or an interrupt) call callbacks.
     turns: Turns,
 }
 
@@ -135,7 +135,8 @@ impl Waiting {
 
     /// Calls the callback of every request that has ended. If a callback submits a request that
     /// ends at once, the present call also calls the callback of that request. Returns true if the
-    /// present call has seen that no event of the card is to be reported.
+    /// presence of the card has not changed since the last report to the program, so that no card
+    /// event is to be reported. Returns false if it has changed, or if this was not checked.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let mut are_told = false;
         while self.is_any() && self.turns.take() {
@@ -157,7 +158,8 @@ impl Waiting {
     }
 
     /// Calls the callback of one request that has ended. Returns true if another request has ended
-    /// too. Sets `are_told` to whether the program already knows whether a card is in the slot.
+    /// too. Sets `are_told` to true if the presence of the card has not changed since the last
+    /// report to the program, otherwise to false.
     #[allow(clippy::unnecessary_cast, reason = "a set has 32 bits on small machines")]
     fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform, are_told: &mut bool) -> bool {
         let ended = stack.with(|engine| {

@@ -19,7 +19,7 @@ use mmcq::task::Idle;
 /// Options of the supervisor. A card that is inserted counts as another card until the program has
 /// brought it up, because until then the program uses the size of the earlier card.
 const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
-/// Largest number of steps in one call; the next call does the remaining steps.
+/// Largest number of times that one call polls the supervisor's future; the next call continues.
 const STEPS_MAX: u32 = 8;
 
 // The futures that run in the supervisor's room. None of them contains another one, since the
@@ -31,7 +31,7 @@ fn supervised(
     supervise(stack, scratch, OPTIONS, card)
 }
 
-/// Brings a card up.
+/// Brings up the card in the slot. Also returns the memory for registers.
 pub(crate) fn brought_up(
     (stack, scratch): (&'static Stack, DmaBuf),
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> + Send {
@@ -46,14 +46,15 @@ pub(crate) async fn examined(
     enable_extended_ops(stack, &card, scratch).await
 }
 
-/// Switches the card off.
+/// Switches the card off, with a power-off notification. Also returns the memory for registers.
 pub(crate) async fn switched_off(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {
     power_off(stack, &card, scratch, Off::Short).await
 }
 
-/// Size of the largest of the four futures above, in bytes.
+/// Size in bytes of the memory for the supervisor's future: that of the largest future which it
+/// must hold.
 const ROOM_BYTES: usize = larger(
     larger(bytes_of(&(supervised as Begin<_, _>)), bytes_of(&(brought_up as Begin<_, _>))),
     larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),
@@ -65,22 +66,23 @@ const ROOM_BYTES: usize = larger(
 enum State {
     /// The controller has no supervisor's future.
     Away = 0,
-    /// The controller has a future, and no call polls it now.
+    /// The controller has a supervisor's future, and no call polls it now.
     There,
     /// A call polls the future now.
     Polled,
 }
 
-/// The supervisor of one controller. All fields except `called` are accessed only while the lock of
-/// its stack is held. The room is accessed by the call that has set [`State::Polled`], or by the
-/// only bring-up that finds it empty.
+/// The supervisor of one controller. All fields except `called` and `room` are accessed only while
+/// the lock of its stack is held. `room` is the memory of the future. The call that has set
+/// [`State::Polled`] accesses it; a bring-up accesses it only if it is empty, and then alone.
 pub(crate) struct Supervisor {
     room: Room<ROOM_BYTES>,
     state: Cell<State>,
     host: Cell<usize>,
     /// Whether the future must be polled: its waker was called, or it has just begun.
     called: AtomicBool,
-    /// Memory for registers, while the future does not use it.
+    /// Memory for register data (such as EXT_CSD) that the supervisor's future uses. `None` while
+    /// the future has it.
     pub scratch: Cell<Option<DmaBuf>>,
 }
 
@@ -124,7 +126,7 @@ impl Supervisor {
         unsafe { self.room.begin(supervised, (stack, scratch, card)) };
     }
 
-    /// Runs another future to its end in the supervisor's room.
+    /// Runs another future to its end in the memory that the supervisor's future used.
     ///
     /// # Safety
     /// The caller has the controller's scratch buffer, and the supervisor has ended.

@@ -41,12 +41,13 @@ pub struct mmcq_io_request {
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
-    /// Whether the controller cannot be stopped and still uses the memory.
+    /// Whether the controller could not be stopped, so that it still uses the memory of the
+    /// transfer.
     kept: bool,
 }
 
-/// Carries out the whole transfer. If no slot is free, it is polled again when any other request
-/// ends.
+/// Carries out the whole transfer. If no slot is free, this future waits until it is polled again,
+/// which happens when any other request ends.
 async fn carried((io, moves): (Io, Moves)) -> Ended {
     let mut done = 0;
     loop {
@@ -69,7 +70,7 @@ struct Owner {
     request: NonNull<mmcq_io_request>,
     done: unsafe extern "C" fn(*mut mmcq_io_request, i32),
     mapping: Option<Mapping>,
-    /// Index of the function's handle.
+    /// Index of the function's handle, to put the handle back after the transfer.
     handle: usize,
     /// Number of the bring-up that the handle belongs to.
     found_by: u32,
@@ -84,13 +85,13 @@ enum State {
     Free = 0,
     /// A call is placing a future in the entry.
     Taken = 1,
-    /// The entry has a future.
+    /// The future of a transfer is in the entry and is not complete yet.
     UnderWay(Owner) = 2,
 }
 
-/// A transfer. The state is accessed only while the lock of its controller's stack is held. The
-/// room is accessed by the call that has set [`State::Taken`], and then by the only context that
-/// calls callbacks.
+/// Place for the future of one transfer of an I/O function. The state is accessed only while the
+/// lock of its controller's stack is held. The memory of the future (`room`) is accessed by the
+/// call that has set [`State::Taken`], and then by the only context that calls callbacks.
 struct Transfer {
     room: Room<{ bytes_of(&(carried as Begin<_, _>)) }>,
     state: Cell<State>,

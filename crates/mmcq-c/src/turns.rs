@@ -1,17 +1,17 @@
-//! Work that any context (thread or interrupt) may find, and that one context at a time does for
-//! all of them.
+//! Lets one context (thread or interrupt) at a time do a kind of work, such as calling callbacks. A
+//! context that finds such work while another context does it leaves the work to that context.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// The right to do such work, called the turn. A context that finds the turn taken leaves its work
+/// The right to do the work, called the turn. A context that finds the turn taken leaves its work
 /// to the context that has the turn.
 ///
-/// The fences order the store of each context before the load of its other flag. Without them, the
-/// context that gives the turn back could miss `again` while the other context still sees the turn
-/// taken; then no context would do the work.
+/// Each context stores one flag and then loads the other; a fence in between keeps this order.
+/// Without the fences, the context that gives the turn back could miss `again` while the other
+/// context still sees the turn taken; then no context would do the work.
 pub(crate) struct Turns {
     taken: AtomicBool,
-    /// Whether a context has left work since the turn was taken.
+    /// Whether another context has left its work to the context that has the turn.
     again: AtomicBool,
 }
 
@@ -20,8 +20,8 @@ impl Turns {
         Turns { taken: AtomicBool::new(false), again: AtomicBool::new(false) }
     }
 
-    /// Takes the turn. Returns false if another context has it; that context does the work of this
-    /// call, too.
+    /// Takes the turn (the right to do the work). Returns false if another context has the turn;
+    /// that context also does the work of this call.
     pub fn take(&self) -> bool {
         self.again.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -75,7 +75,8 @@ mod tests {
         }
     }
 
-    /// Without the fences, one round in some hundreds leaves work on an x86-64 with two cores.
+    /// Without the memory fences of [`Turns`], this test fails on an x86-64 with two cores: in one
+    /// round of some hundreds, both threads leave without doing the work.
     #[test]
     fn no_work_is_left_lying() {
         let shared = Arc::new((Turns::new(), AtomicU32::new(0), AtomicU32::new(0)));

@@ -146,7 +146,8 @@ fn a_machine_that_sleeps() {
     }
 }
 
-/// If one byte of a static is not 0, the static takes flash in addition to RAM.
+/// Tests that the library's statics are in `.bss`, so that they take no flash. A static with one
+/// byte that is not 0 would take flash in addition to RAM.
 #[test]
 fn what_the_library_keeps_is_in_bss() {
     let names = Command::new("nm").arg(simulator()).output().expect("nm, of the compiler's tools");

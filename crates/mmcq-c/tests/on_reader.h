@@ -1,4 +1,5 @@
-/* on_reader.h: before all else in a test of the SDHCI controller, makes it one of Realtek's card reader. */
+/* on_reader.h: turns a test of the SDHCI controller into a test of Realtek's card reader. The test
+ * includes it before all other headers. */
 #include "board.h"
 #include "mmcq.h"
 #define board_open board_open_rtsx

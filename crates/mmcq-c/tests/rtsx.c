@@ -1,4 +1,5 @@
-/* rtsx.c: what Realtek's card reader is opened with, wrongly and rightly, and requests larger than its table. Prints nothing if all is well. */
+/* rtsx.c: opens Realtek's card reader with wrong and with right arguments, and makes requests
+ * larger than its table. Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"

@@ -21,19 +21,21 @@ const ERASE: u8 = 38;
 /// Longest time of an erase, in nanoseconds. `sdio` does not tell the number of blocks, so this is
 /// the longest forced erase of a whole card by CMD42 [SD 4.3.7].
 const ERASE_NS: u64 = 180_000 * MS_NS;
-/// Longest time of data, in nanoseconds: a second more than any standard allows for a block.
+/// Longest time that a command's data may take, in nanoseconds: a second more than any standard
+/// allows for a block.
 const DATA_NS: u64 = 2_000 * MS_NS;
-/// Time for the supply to fall, in nanoseconds [SD 6.4.1].
+/// Time for the card's supply to fall after power-off, in nanoseconds [SD 6.4.1].
 const POWER_OFF_NS: u64 = 2 * MS_NS;
-/// Time for the supply to rise, in nanoseconds.
+/// Time for the card's supply to rise after power-on, in nanoseconds.
 const POWER_UP_NS: u64 = 2 * MS_NS;
 /// Time for 74 clocks at 400 kHz, in nanoseconds.
 const CLOCKS_74_NS: u64 = MS_NS / 2;
-/// Time from the response to CMD11 until the lines are judged, in nanoseconds.
+/// Time from the response to CMD11 until the bus checks that the card has pulled DAT0 to DAT3 low,
+/// in nanoseconds.
 const SWITCH_LOW_NS: u64 = MS_NS;
 /// Time with the clock off during the voltage switch, in nanoseconds [SD 4.2.4.2].
 const SWITCH_OFF_NS: u64 = 10 * MS_NS;
-/// Time from the clock at 1.8 V until DAT is high, in nanoseconds.
+/// Time from the clock at 1.8 V until the bus checks that DAT0 to DAT3 are high, in nanoseconds.
 const SWITCH_ON_NS: u64 = MS_NS;
 /// Largest number of blocks in a tuning procedure [SD 4.2.4.5].
 const TUNING_BLOCKS: u32 = 40;

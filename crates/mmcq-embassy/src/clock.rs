@@ -36,7 +36,8 @@ impl<const I: usize> Clock<I> {
         I
     };
 
-    /// Reads `embassy-time`, and sets its timer to wake the task of [`run`](Self::run).
+    /// The timer for [`Stack::new`]: returns the time of `embassy-time`, and wakes the task of
+    /// [`run`](Self::run) at the stack's deadline.
     pub const TIMER: Timer = Timer { now_ns, set_alarm: Self::set_alarm };
 
     fn alarm() -> &'static Mutex<Alarm> {

@@ -86,7 +86,8 @@ pub(crate) fn size<B: Platform, const N: usize>(device: &BlockDevice<'_, B, N>) 
     Ok(geometry.blocks.saturating_mul(BLOCK as u64))
 }
 
-/// Blocks in memory without gaps between them.
+/// Checks, when a program is compiled, that blocks with the alignment `A` have no gaps between them
+/// in memory.
 struct Dense<A>(PhantomData<A>);
 
 impl<A: Alignment> Dense<A> {

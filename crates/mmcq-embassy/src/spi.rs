@@ -20,7 +20,7 @@ use mmcq::task::{Platform, Stack};
 
 const BYTES: usize = BLOCK_BYTES as usize;
 
-/// Work for the runner: an exchange, and what to set before it.
+/// Work for the runner: an exchange of bytes, and the clock and chip select to set before it.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     /// Clock to set first, in hertz; `None` keeps the present one.
@@ -45,8 +45,8 @@ struct Inner<'b> {
     done: Option<bool>,
     /// The buffer; `None` while the runner has it, or while the port copies data into or out of it.
     buffer: Option<&'b mut [u8; BYTES]>,
-    /// Whether the runner has the buffer for an exchange that the port has stopped. Its result is
-    /// dropped.
+    /// Whether the port has stopped an exchange for which the runner still has the buffer. The
+    /// result of this exchange is ignored.
     stopped: bool,
     /// Waker of the runner's task. It is woken and dropped outside of the lock.
     waker: Option<Waker>,
@@ -113,7 +113,7 @@ impl<'b> SpiMailbox<'b> {
         drop(before);
     }
 
-    /// Records that one of the halves was dropped.
+    /// Records that one of the halves was dropped: the [`SpiPort`] or the [`SpiRunner`].
     fn leave(&self) {
         self.with(|inner| inner.halves = inner.halves.saturating_sub(1));
     }
@@ -287,7 +287,8 @@ impl<'b> SpiMailbox<'b> {
     }
 }
 
-/// The buffer while the runner uses it. When it is dropped, it returns the buffer and the result.
+/// The buffer while the runner uses it. On drop, `Loan` gives the buffer and the result back to the
+/// mailbox.
 struct Loan<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
     buffer: Option<&'b mut [u8; BYTES]>,

@@ -102,7 +102,8 @@ pub unsafe extern "C" fn mmcq_sim_new(
     }
 }
 
-/// Writes a line into the caller's buffer, and cuts it off where the buffer ends.
+/// Writes a line and a zero byte into the caller's buffer. Cuts the line off if the buffer is too
+/// small.
 ///
 /// # Safety
 /// `error` is null or has room for `error_bytes`.
@@ -210,7 +211,8 @@ unsafe fn whole<'a>(sim: *mut mmcq_sim) -> &'a mut mmcq_sim {
 }
 
 impl mmcq_sim {
-    /// Advances the model to this time, and executes the events of the schedule on the way.
+    /// Advances the model to this time, and executes the events of the schedule that come before
+    /// it.
     fn reach(&mut self, now_ns: u64) {
         self.schedule.advance(&mut *self.model, now_ns);
     }

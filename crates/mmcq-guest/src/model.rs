@@ -45,7 +45,7 @@ pub(crate) fn build(
     }
 }
 
-/// Writes each event on the bus into a file, one a line.
+/// Writes each event on the bus into a file, one event in each line.
 pub(crate) fn log_to(model: &mut dyn Model, path: &Path) -> Result<LogFile, String> {
     let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file: LogFile = Rc::new(RefCell::new(BufWriter::new(file)));

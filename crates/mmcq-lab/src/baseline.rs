@@ -1,5 +1,5 @@
-//! Uses the report of an earlier run as the budget for a new run of the same load. Compared are the
-//! figures for which a lower or a higher value is known to be better, such as rates, latencies and
+//! Uses the report of an earlier run as the budget for a new run of the same load. Only figures for
+//! which a lower or a higher value is known to be better are compared, such as rates, latencies and
 //! counters per request.
 
 use crate::budgets::{Kept, Side};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 /// A figure of a report, and whether a lower or a higher value of it is worse.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    /// What the figure belongs to: the run, or a direction of a job.
+    /// Name of the part of the report that the figure describes: `run`, or a direction of a job.
     of: String,
     name: String,
     /// Whether the figure must not become lower, or must not become higher.
@@ -22,7 +22,8 @@ struct Figure {
     value: f64,
 }
 
-/// Counters for which fewer per request is better.
+/// Names of the counters of a report that the baseline limits per request: a smaller number per
+/// request is better.
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 
@@ -137,7 +138,7 @@ pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>,
 }
 
 /// Returns one line for each figure that is worse than in the old report by more than
-/// `within_percent`, and a last line that says how many figures are worse.
+/// `within_percent`. A last line says how many figures are worse.
 pub fn text(all: &[Kept], within_percent: f64) -> String {
     let mut out = String::new();
     let worse: Vec<&Kept> = all.iter().filter(|kept| !kept.kept).collect();
@@ -197,7 +198,7 @@ pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Returns the board, card, setting and seed of the report's run.
+/// Returns the board, card, setting, changes and seed of the report's run.
 fn scene(report: &Value) -> Result<Scene, String> {
     let own = &report["mmcq"];
     let text = |name: &str| own[name].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {name}"));

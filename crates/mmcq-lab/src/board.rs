@@ -28,11 +28,12 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
-/// Largest number of successive turns of the bring-up loop without a future event, before bring-up
-/// counts as stuck. A few such turns are normal: steps of the stack that take no time leave no
-/// event.
+/// Largest number of successive turns of [`drive`] in which neither controller nor alarm has an
+/// event ahead. After more such turns, the stack counts as stuck. A few are normal: a step of the
+/// stack that takes no time schedules no event.
 const QUIET_MAX: u32 = 100;
-/// Virtual time in ns after which bring-up counts as failed.
+/// Longest virtual time in ns that bring-up, or another operation of [`drive`], may take; a longer
+/// one counts as failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 
 /// Driver of the board's controller, with CPU costs for its calls.
@@ -76,7 +77,7 @@ pub enum BoardError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The card has functions instead of blocks (I/O card).
+    /// The card is an I/O card (SDIO), which has functions instead of blocks.
     #[error(
         "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; the I/O card that the laboratory runs is bt-type-a, by \
          `mmcq reproduce sdio` and `mmcq trace --sdio`; Linux has it by `mmcq guest` and `mmcq device`"
@@ -87,7 +88,7 @@ pub enum BoardError {
         /// Description of the I/O card, as in its file.
         description: String,
     },
-    /// An image was given for a card with functions.
+    /// An image was given for an I/O card, which has no blocks.
     #[error("card {name}: an I/O card has no blocks; expected no image")]
     IoImage {
         /// Name of the card that was requested.
@@ -120,10 +121,11 @@ pub enum BoardError {
         /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A range or an interval in a card's file does not go with the value of its key.
+    /// A range or an interval in a card's file does not contain the value of its key, or the key
+    /// has no value.
     #[error("{key}: {what}")]
     Range {
-        /// Key with the range.
+        /// Key to which the range or the interval belongs.
         key: String,
         /// What is wrong, and what was expected.
         what: String,
@@ -133,7 +135,7 @@ pub enum BoardError {
     Change {
         /// Text of the change as the user gave it, without the prefix `card.`.
         change: String,
-        /// What is wrong with the change.
+        /// Reason why the value cannot be changed in this way.
         what: String,
     },
     /// The card's profile is not valid.
@@ -227,7 +229,8 @@ pub struct Board<const N: usize> {
     pub costs: Costs,
     /// Number of CPU cores.
     pub cores: u8,
-    /// Probability, 0 to 1, that a thread changes its core without need.
+    /// Probability, 0 to 1, that the search for a woken thread's core begins at a random core, and
+    /// not at the thread's last one.
     pub migration: f64,
     /// Which requests the host driver completes in a thread, not in its interrupt.
     pub defer: Defer,
@@ -239,8 +242,8 @@ pub struct Board<const N: usize> {
     pub(crate) pages: RefCell<Pieces>,
 }
 
-/// Returns the CPU costs of a board for the choice `price`: of the software, of the driver's calls,
-/// and of a register read and a register write in ns.
+/// Returns the CPU costs of a board for the choice `price`. The parts are: costs of the software,
+/// costs of the driver's calls, and the time in ns of a register read and of a register write.
 fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     if price == Price::Nothing {
         return Default::default();
@@ -433,8 +436,8 @@ impl<const N: usize> Board<N> {
         }
     }
 
-    /// Makes reads and writes go to the controller in chains that the controller executes. Returns
-    /// false if the controller cannot execute chains.
+    /// Makes the engine send reads and writes as chains: lists of several transfers, which the
+    /// controller executes without the CPU. Returns false if the controller cannot execute chains.
     pub fn enable_chains(&self) -> bool {
         self.stack.with(|engine| engine.set_chains(u8::MAX))
     }

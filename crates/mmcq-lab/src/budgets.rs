@@ -77,20 +77,22 @@ pub struct Load {
 /// Result for one budget: its limit, and the value that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kept {
-    /// Name of the load that was run.
+    /// Name of the load that was run. For a comparison with a saved report (baseline): whether the
+    /// figure is of the whole run, or which job and direction it is of.
     pub run: String,
-    /// Name of the figure.
+    /// Name of the figure that the budget limits, such as `read_lat_p99_us`.
     pub figure: String,
     /// Whether the budget is a lower or an upper limit.
     pub side: Side,
-    /// Limit for the figure.
+    /// Limit for the figure, in the unit of the figure.
     pub budget: f64,
     /// Value of the figure that the run measured.
     pub measured: f64,
-    /// Distance of the measured value from the limit, in percent of the limit; not below 0 if the
-    /// budget is kept. `None`: the limit is 0.
+    /// Distance of the measured value from the limit, in percent of the limit; below 0: the value
+    /// is beyond the limit. `None`: the limit is 0.
     pub room_percent: Option<f64>,
-    /// Whether the measured value keeps the budget.
+    /// Whether the measured value is within the limit. For a baseline: within the limit and the
+    /// tolerance that the user allows.
     pub kept: bool,
 }
 
@@ -110,7 +112,7 @@ pub enum CheckError {
     Nothing {
         /// File of budgets, line and name of the load.
         place: String,
-        /// Name of the figure.
+        /// Name of the figure that the load did not give, such as `read_lat_p99_us`.
         figure: String,
     },
 }
@@ -197,8 +199,8 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
 /// Beginning of a change that puts another card into the board's slot.
 const CARD_IS: &str = "card=";
 
-/// Source of job files whose paths count from the folder `folder`. Records the paths that were
-/// read.
+/// Gives fio's parser the job files that a file of budgets names. Their paths count from `folder`.
+/// Records the paths of all files that were read.
 struct Beside<'a> {
     folder: &'a Path,
     read: RefCell<Vec<PathBuf>>,
@@ -215,12 +217,13 @@ impl fio::Sources for Beside<'_> {
     }
 }
 
-/// Figure that must be 0 unless the file has another budget for it.
+/// Name of the figure that counts failed requests. It must be 0 unless the file has another budget
+/// for it.
 const FAILED: &str = "failed";
 
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// Returns the names of the figures that a budget can have.
+/// Returns the names of the figures that a budget can limit.
 pub fn figures() -> Vec<String> {
     let (of_direction, of_run) = row::figures();
     let of_direction = of_direction.iter().flat_map(|name| DIRECTIONS.map(|of| format!("{of}_{name}")));
@@ -242,12 +245,13 @@ fn known(figure: &str) -> Result<(), String> {
 pub struct Checked {
     /// All budgets with their measured values.
     pub kept: Vec<Kept>,
-    /// Changes (`--set`) that had no effect on the load for which they were given, one line each.
+    /// Lines about options of the jobs and changes (`--set`) that had no effect on the load for
+    /// which they were given.
     pub idle: Vec<String>,
 }
 
-/// Runs all loads on this number of threads, and compares their figures with the budgets. Calls
-/// `done` after each load.
+/// Runs all loads on `threads` threads, and compares their figures with the budgets. Calls `done`
+/// after each load.
 ///
 /// # Errors
 /// A load does not run; the error names it and says why.

@@ -6,7 +6,8 @@ use mmcq::engine::DmaBuf;
 use std::alloc::Layout;
 use std::collections::HashMap;
 
-/// Largest address boundary in bytes at which a controller's DMA stops [SDHC 2.2.2].
+/// Largest buffer boundary in bytes of an SDHCI. A controller's SDMA pauses at each multiple of the
+/// boundary until the driver writes the next address [SDHC 2.2.2].
 pub const ALIGN_MAX: usize = 512 * 1024;
 
 fn layout(bytes: usize) -> Layout {
@@ -22,8 +23,9 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Allocates memory aligned to its size, up to [`ALIGN_MAX`], like the folios of a page cache
-    /// or a buffer that a linker script places.
+    /// Allocates memory that is aligned to its size, rounded up to a power of two, and at most to
+    /// [`ALIGN_MAX`]. The folios of a page cache, or a buffer that a linker script places, are
+    /// aligned like this.
     pub fn piece(&mut self, bytes: usize) -> DmaBuf {
         if bytes == 0 {
             return DmaBuf::EMPTY;
@@ -59,15 +61,16 @@ impl Pieces {
 #[derive(Default)]
 pub struct Buffers {
     pieces: Vec<Option<DmaBuf>>,
-    /// Size of each piece in bytes. Pieces beyond the length of `pieces` are not allocated yet.
+    /// Size in bytes of each buffer (piece). Buffers beyond the length of `pieces` are not
+    /// allocated yet.
     bytes: usize,
     free: Vec<u32>,
     owner: Pieces,
 }
 
 impl Buffers {
-    /// Sets the number of the pieces and their size in bytes. Must be called before any piece is in
-    /// use.
+    /// Sets the number of buffers (pieces) and the size of each in bytes. Must be called before any
+    /// buffer is in use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
         self.clear();
         self.bytes = bytes;
@@ -85,7 +88,7 @@ impl Buffers {
         piece
     }
 
-    /// Marks a piece as free again.
+    /// Marks the buffer with the number `piece` as free again.
     pub fn release(&mut self, piece: u32) {
         self.free.push(piece);
     }
@@ -100,7 +103,8 @@ impl Buffers {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
 
-    /// Lends the memory of a piece to mmcq's engine.
+    /// Lends the buffer with the number `piece` to mmcq's engine. Until [`restore`](Self::restore)
+    /// the set does not have it.
     pub fn lend(&mut self, piece: u32) -> DmaBuf {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }

@@ -46,7 +46,8 @@ pub(crate) fn note(event: BusEvent) {
     });
 }
 
-/// Returns the events of a log that begin between these two times. The error is one line of text.
+/// Returns the events of the log at `path` that begin between `from_ns` and `until_ns`. The error
+/// is one line of text.
 pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, String> {
     let wrong = |why: String| format!("{}: {why}", path.display());
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;

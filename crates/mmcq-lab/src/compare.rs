@@ -31,8 +31,8 @@ impl Figure {
         (self.a != 0.0).then(|| 100.0 * (self.b / self.a - 1.0))
     }
 
-    /// Returns whether the second value is better or worse than the first; empty if neither can be
-    /// said of this figure, such as of a number of requests.
+    /// Returns `better` or `worse`, for the second value compared with the first. Empty: the values
+    /// are equal, or neither can be said of this figure, such as of a number of requests.
     fn judged(&self) -> &'static str {
         let is_rate = self.name == "rate" || self.name == "IOPS";
         let is_cost = self.name.starts_with("latency, ") || self.group == TIME || self.group == OF_COUNTS;
@@ -52,7 +52,8 @@ impl Figure {
     }
 }
 
-/// Name of the group of figures that are phases. Their times are divided by the number of requests.
+/// Name of the group of figures that says in which phases the run's time was spent. These times are
+/// divided by the number of requests.
 const TIME: &str = "run time for each request";
 /// Name of the group of counters that are divided by the number of requests.
 const OF_COUNTS: &str = "counted for each request";
@@ -66,8 +67,8 @@ const OF_EACH: [&str; 6] =
 const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
 /// Options of the reports' first job that are shown beside the fields in [`ORIGINS`].
 const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
-/// Largest number of names in the line about differing fields that are shown nowhere else; further
-/// fields are only counted.
+/// Largest number of field names in the line about further fields that differ; the others are only
+/// counted.
 const NAMED: usize = 12;
 
 /// Comparison of two reports.
@@ -79,7 +80,8 @@ pub struct Comparison {
     pub both: Vec<(String, String)>,
     /// All figures that both reports have, including equal ones.
     pub figures: Vec<Figure>,
-    /// Names of counters that only the first report has, and of jobs that only one report has.
+    /// Names of the counters and jobs that only one of the reports has. A job of one report
+    /// corresponds to the job of the other with the same name and position.
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,
@@ -216,8 +218,8 @@ impl Comparison {
         }
     }
 
-    /// Adds to the comparison all differing fields below a path of the JSON, except those that are
-    /// already shown as a figure or on a line of their own.
+    /// Adds to the comparison the differing fields below a path of the JSON. Fields that are
+    /// already shown as a figure or on a line of their own are left out.
     fn leaves(&mut self, path: &str, a: &Value, b: &Value, of: (&Value, &Value)) {
         match (a, b) {
             _ if a == b => {}

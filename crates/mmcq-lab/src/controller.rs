@@ -385,8 +385,8 @@ enum Kind {
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// Driver for DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// Driver for DesignWare's mobile storage host that leaves transfers open, as in
-    /// `Kind::Streams`.
+    /// Driver for DesignWare's mobile storage host that leaves transfers open: without CMD12, so
+    /// that the next contiguous request continues the transfer.
     OpenDesignWare(
         Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
     ),

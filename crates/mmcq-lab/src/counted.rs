@@ -18,12 +18,13 @@ pub fn built() {
     BUILT.set(BUILT.get() + 1);
 }
 
-/// Adds `more`, which may be negative, to the number of values lent to drivers.
+/// Changes the counter of values that are lent to drivers (see `lent.rs`) by `more`, which may be
+/// negative.
 pub fn lent(more: i32) {
     LENT.set(LENT.get() + more);
 }
 
-/// Returns the number of values that are lent to drivers now.
+/// Returns the number of values that are lent to drivers now (`lent.rs`).
 pub fn lent_now() -> i32 {
     LENT.get()
 }

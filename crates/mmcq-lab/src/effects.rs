@@ -31,7 +31,8 @@ impl Figures {
         Some(Figures { stats, counters, verify_errors, logs })
     }
 
-    /// Returns whether the figures of the run `outcome` are equal to these figures.
+    /// Returns whether the run `outcome` has exactly these figures: then a change between the two
+    /// runs has no effect.
     pub fn are_of(&self, outcome: &Outcome) -> bool {
         (&self.stats, &self.counters, &self.verify_errors, &self.logs)
             == (&outcome.stats, &outcome.counters, &outcome.verify_errors, &outcome.logs)
@@ -56,7 +57,7 @@ pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// Returns a hint that says what to try instead of the change at `index`.
+/// Returns a hint that says what to try instead of the change at `index`; empty: none is known.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

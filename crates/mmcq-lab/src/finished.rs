@@ -35,9 +35,9 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     Report::new(context, results, vec![disk])
 }
 
-/// Returns the statistics of the report's disk: those of Linux's block layer or, for mmcq's engine,
-/// those that Linux would have counted for the requests that the engine merged. A request that
-/// continues an open transfer does not count as merged.
+/// Returns the statistics of the report's disk. With a model of Linux, they are those of its block
+/// layer. With mmcq's engine, they are what Linux would have counted for the requests that the
+/// engine merged. A request that continues an open transfer does not count as merged.
 fn disk(outcome: &Outcome) -> DiskUtil {
     let counters = &outcome.counters;
     let used = counters.stack.disk.unwrap_or_else(|| as_linux_counts(outcome));
@@ -54,8 +54,8 @@ fn disk(outcome: &Outcome) -> DiskUtil {
 }
 
 /// Returns the disk use of a run by mmcq's engine. The engine counts merged requests of both
-/// directions together. Here this number is divided between the directions, in proportion to their
-/// requests for which no command of their own was sent.
+/// directions together. Here this number is divided between reads and writes, in proportion to the
+/// requests of each that had no command of their own.
 fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let c = &outcome.counters;
     let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
@@ -73,8 +73,8 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
 }
 
-/// Returns the counters of the run, and what a saved report needs so that its load can be run
-/// again.
+/// Returns the counters of the run, and what a saved report needs besides the jobs so that its load
+/// can be run again.
 pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let c = &outcome.counters;
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
@@ -122,7 +122,8 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     }
 }
 
-/// Adds to the report's facts those about a replayed trace.
+/// Returns the facts `origin` about a run, with the trace that was replayed and the measurements of
+/// each program in the trace.
 pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin {
     let programs = Program::all(&replay.names, &outcome.group().programs);
     Origin { replay, programs, ..origin }

@@ -15,7 +15,7 @@ pub struct Told<'a> {
     seen: Vec<(&'static str, Seen)>,
 }
 
-/// Name, unit and value of a figure in a row.
+/// One figure of a run: its name, its unit and its value.
 type Cell = (String, &'static str, f64);
 
 impl<'a> Told<'a> {
@@ -83,8 +83,9 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns one line for each setting with the largest part of a packet's time: the latency
-    /// before the first step, the latencies of completions, or the bus and the card.
+    /// Returns one line for each setting, which names the largest part of a packet's time. The
+    /// parts are the latency before the first step, the latencies of completions, and the time of
+    /// bus and card.
     pub fn conclusions(&self) -> String {
         let line = |(setting, seen): &(&str, Seen)| {
             let whole_ns = (first_ns(seen) + seen.means.whole_ns).max(1.0);
@@ -131,7 +132,8 @@ fn first_ns(seen: &Seen) -> f64 {
     (seen.outcome.mean_ns() - seen.means.to_clear_ns).max(0.0)
 }
 
-/// Returns the time in ns per packet in which commands or data are on the bus.
+/// Returns the time in ns of a packet without the latencies of completions: what the bus and the
+/// card need.
 fn bus_ns(seen: &Seen) -> f64 {
     seen.means.whole_ns - seen.means.completions_ns
 }

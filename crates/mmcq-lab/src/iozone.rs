@@ -1,6 +1,7 @@
-//! iozone's command line as jobs, and its table: one line for each pair of file size and record
-//! size, one column for each test, rates in KiB/s. Supported are the tests that use `read` and
-//! `write`: 0 (write, rewrite), 1 (read, reread) and 2 (random read, random write).
+//! Parses iozone's command line into jobs, and writes iozone's table. The table has one line for
+//! each pair of file size and record size, one column for each test, and rates in KiB/s. Supported
+//! are the tests that use `read` and `write`: 0 (write, rewrite), 1 (read, reread) and 2 (random
+//! read, random write).
 
 use crate::fio::stats::Stats;
 use crate::fio::{JobFile, System, parse_text};
@@ -58,8 +59,8 @@ fn program_words(words: &[String]) -> usize {
     if words.get(sudo).is_some_and(|word| is(word, "iozone")) { sudo + 1 } else { 0 }
 }
 
-/// Returns whether these words are an iozone command line: the first word is its name (or `sudo`
-/// before the name), or an option that fio does not have, such as `-az` or `-i0`.
+/// Returns whether these words are an iozone command line. They are one if the first word is
+/// `iozone` (or `sudo` before it), or an option that fio does not have, such as `-az` or `-i0`.
 pub fn is_line(words: &[String]) -> bool {
     if program_words(words) > 0 {
         return true;

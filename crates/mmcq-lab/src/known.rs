@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Largest number of results in a cache.
+/// Largest number of results that one [`Known`] stores.
 const MOST: usize = 256;
 
 /// Cache of results by their keys, shared by threads.

@@ -13,7 +13,8 @@ use std::ptr::NonNull;
 pub struct Lent(Vec<NonNull<dyn Any>>);
 
 impl Lent {
-    /// Lends a value for the whole program.
+    /// Moves a value to memory that exists as long as this structure, and returns a reference that
+    /// the borrow checker allows for the whole program.
     ///
     /// # Safety
     /// When this structure is dropped, the returned reference must not be used any more. A

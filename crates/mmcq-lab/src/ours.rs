@@ -26,19 +26,19 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Largest number of polls that a spinner does in one step. Only after the step does it see the
-/// actions of other threads.
+/// Largest number of polls of the controller in one step of a thread that polls without sleeping.
+/// It sees what other threads do only after the step.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Context that calls the engine.
+    /// The context (hard interrupt, deferred interrupt or thread) that calls the engine.
     pub advance: Advance,
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,
-    /// Time in ns from the hard interrupt to the start of the deferred one.
+    /// Time in ns from the hard interrupt to the start of the deferred interrupt (tasklet).
     pub tasklet_ns: u64,
     /// Time in ns that a spinner needs to poll the controller once.
     pub look_ns: u64,
@@ -55,24 +55,24 @@ pub struct Boot {
     pub switch_ns: u64,
 }
 
-/// The request that was last submitted to the engine.
+/// The request that was submitted to the engine last.
 #[derive(Clone, Copy)]
 struct Newest {
     direction: Direction,
     end: u64,
-    /// Number of transfers that the engine had begun before the request was submitted. If the
-    /// number is still the same, the request waits.
+    /// Number of transfers that the engine had begun before the request was submitted. While the
+    /// engine's number is still the same, the request has not started.
     transfers: Count,
 }
 
-/// Front end of mmcq's engine. For each slot of the engine, it knows which job waits for the slot's
-/// request.
+/// mmcq's engine as the stack that serves the jobs. For each slot of the engine, this struct knows
+/// which job waits for the slot's request.
 pub struct Ours<H: Host, const N: usize> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,
-    /// I/Os that wait outside of the engine for a free slot of the engine.
+    /// I/Os that wait for a free slot of the engine.
     outside: VecDeque<Io>,
     slots: [Option<(SlotId, Io)>; N],
     finished: VecDeque<Vec<(Io, bool)>>,
@@ -85,7 +85,8 @@ pub struct Ours<H: Host, const N: usize> {
     noted: bool,
     /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
-    /// I/Os that the spinner will complete next, each with true if it succeeded.
+    /// I/Os that the job which polls the controller (the spinner) will complete next, each with
+    /// true if it succeeded.
     spun: Vec<(Io, bool)>,
     /// For each job, the number of its I/Os that are not complete.
     outstanding: Vec<u32>,
@@ -101,7 +102,8 @@ pub struct Ours<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Ours<H, N> {
-    /// Makes the front end on a machine with this number of jobs.
+    /// Makes the connection between the jobs of a machine and mmcq's engine. `jobs` is the number
+    /// of jobs.
     pub fn new(stack: Stack<(NoLock, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
@@ -276,8 +278,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Handles the hard interrupt if it does not call the engine itself: starts the context that
-    /// does.
+    /// Handles the hard interrupt if it does not call the engine itself: starts the deferred
+    /// interrupt or the thread that calls the engine.
     fn pass_on(&mut self, sys: &mut System) {
         sys.time.charge(self.context.entry_ns);
         match self.context.advance {

@@ -28,7 +28,7 @@ pub struct Param {
     pub interval: Option<[f64; 2]>,
     /// Source of the value in words.
     pub source: String,
-    /// Meaning of the value in words; empty: not known.
+    /// What the value means, in words; empty: no text is known.
     pub meaning: &'static str,
 }
 
@@ -157,8 +157,9 @@ impl Param {
         }
     }
 
-    /// Returns whether `wanted` names this value. It may be the whole key; for a key of the card also
-    /// `card.` and the key's last part, as in `--set`; or the beginning of the key and a `*`.
+    /// Returns whether `wanted` names this value. There are three ways: the whole key; for a key of
+    /// the card, also `card.` and the last part of the key, as in `--set`; or the beginning of the
+    /// key and a `*`.
     pub fn is_named(&self, wanted: &str) -> bool {
         if let Some(begin) = wanted.strip_suffix('*') {
             return self.key.starts_with(begin);
@@ -169,7 +170,7 @@ impl Param {
     }
 }
 
-/// Returns the key of these parameters that is most similar to an unknown one.
+/// Returns the key in `all` that is most similar to `key`, which is not one of them.
 pub fn nearest<'a>(all: &'a [Param], key: &str) -> &'a str {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));
@@ -197,7 +198,8 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// Adds to these parameters the ranges and the intervals that a card's tables give.
+/// Adds ranges and intervals to these parameters, as the tables named `range` and `interval` in a
+/// card's file give them.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {

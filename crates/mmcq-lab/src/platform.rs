@@ -94,8 +94,8 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to published figures of Linux without the patch that was published
-    /// with them.
+    /// The number was fitted to published figures. If the publication proposes a patch, these are
+    /// the figures of Linux without the patch.
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,
@@ -103,13 +103,13 @@ pub enum Kind {
     Measured,
 }
 
-/// Number of a board's file, with its origin.
+/// A number in a board's file, and where the number comes from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
     /// Value, in the unit that the quantity's name ends with.
     pub value: f64,
-    /// Kind of origin.
+    /// Kind of the number's origin.
     pub kind: Kind,
     /// Origin of the number in words.
     pub source: String,
@@ -125,7 +125,7 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// Names that the table may contain.
+    /// Names that the entries of the table may have; another name is an error.
     known: Vec<&'static str>,
 }
 
@@ -148,7 +148,7 @@ impl Times {
 pub enum Busy {
     /// The controller raises an interrupt when the card's busy ends.
     Interrupt,
-    /// The driver reads the level of DAT0 in a register.
+    /// The driver reads the level of DAT0 in a register to learn whether the card is busy.
     Level,
     /// The controller does not show the end of busy: the driver polls the card's status (CMD13).
     Status,
@@ -160,7 +160,8 @@ pub enum Defer {
     /// The driver completes no requests in a thread.
     #[default]
     Never,
-    /// Reads, whose data must be copied or made visible to the CPU in a thread.
+    /// The driver completes reads in a thread, because their data must be copied or made visible to
+    /// the CPU there. Other requests are completed in the interrupt.
     Reads,
     /// The driver completes all requests in a thread.
     Always,
@@ -202,7 +203,8 @@ pub struct Platform {
     pub stack: Stack,
     /// Description of the controller.
     pub controller: ControllerConfig,
-    /// Bus timings of the wires that the controller's capability registers cannot show.
+    /// Bus timings that the wires can carry but that the controller's capability registers have no
+    /// bit for.
     pub timings: Vec<mmcq::host::Timing>,
     /// Which transfers the driver leaves open (without CMD12, so that later requests can continue
     /// them). `None`: the board's file does not say it.
@@ -213,7 +215,7 @@ pub struct Platform {
     pub cores: u8,
     /// Costs of the software around the stack, as times in ns.
     pub costs: Times,
-    /// Probabilities and shares, 0 to 1.
+    /// Shares and probabilities of the board, each from 0 to 1.
     pub shares: Times,
     /// CPU costs of mmcq's own code.
     pub own: Times,
@@ -257,8 +259,8 @@ pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
 /// Names of the tables of a board's file that contain quantities.
 pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
-/// Quantities of mmcq's own code: the cycle and the register accesses are times, all others are
-/// numbers of instructions.
+/// Keys of the table `own` in a board's file: what mmcq's own code costs. `cycle_ns` and the
+/// register accesses are times; all others are numbers of instructions.
 const OWN: [&str; 8] = [
     "cycle_ns",
     "interrupt_instructions",
@@ -466,7 +468,8 @@ fn lay(base: &mut Table, over: Table) {
     }
 }
 
-/// Splits the name of a time into the name without its unit, and the unit in ns.
+/// Splits the key of a time, such as `wake_us`, into the name without the unit and the length of
+/// the unit in ns. `None`: the key ends with no unit.
 fn unit(key: &str) -> Option<(&str, f64)> {
     UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
 }

@@ -1,11 +1,12 @@
-//! Draws a reproduction as a picture: the rates of each cell as bars, published values next to the
-//! model's, and the physical limit as a line.
+//! Draws a reproduced experiment as a picture: the rates of each of its cases (cells) as bars,
+//! published values next to the model's, and the physical limit as a line.
 
 use crate::reproduce::Row;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Kind of bar in the picture: legend, setting, published or model, colour.
+/// Kind of bar in the picture. It says which value of a row the bar shows: that of `setting`, as
+/// published or from the model. It also has the bar's colour, and its text in the legend.
 struct Bar {
     legend: &'static str,
     setting: &'static str,

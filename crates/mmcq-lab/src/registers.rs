@@ -27,7 +27,7 @@ pub struct Field {
     pub value: String,
 }
 
-/// Collects the fields of one register.
+/// Collects decoded fields of one register, whose name is the first field.
 struct Of<'a>(&'static str, &'a mut Vec<Field>);
 
 impl Of<'_> {
@@ -283,7 +283,8 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|&b| if b.is_ascii_graphic() { char::from(b) } else { '.' }).collect()
 }
 
-/// Returns a number of bytes as text, in the largest binary unit in which it is at least 1.
+/// Returns a number of bytes as text, in the largest binary unit (such as MiB) of which there is at
+/// least one.
 pub(crate) fn binary(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let step = (0..units.len()).rev().find(|&n| bytes >> (10 * n) > 0).unwrap_or(0);
@@ -292,7 +293,7 @@ pub(crate) fn binary(bytes: u64) -> String {
     format!("{shown} {}", units[step])
 }
 
-/// Returns a time as text, in the largest unit in which it is at least 1.
+/// Returns a time as text, in the largest unit (ns, us, ms or s) of which there is at least one.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),

@@ -54,8 +54,8 @@ pub enum Setting {
     /// Linux on a host that can continue a transfer without a new command. Each multi-block request
     /// ends with CMD12 nevertheless.
     Close,
-    /// Linux with a proposed patch for such a host: a transfer stays open until the next request
-    /// does not continue it.
+    /// Linux with a proposed patch, on a host that can continue a transfer without a new command: a
+    /// transfer stays open until a request comes that does not continue it.
     Patch,
     /// mmcq with Linux's CPU costs.
     Mmcq,
@@ -176,7 +176,7 @@ impl Setting {
     }
 
     /// Returns the reason why the setting cannot run on a host with the capabilities `caps`, and
-    /// which settings can run there; `None`: this setting can run.
+    /// which settings can run there; `None`: the setting can run.
     fn misses(self, caps: &Caps) -> Option<&'static str> {
         match self {
             Setting::Close | Setting::Patch if !caps.continue_data => Some(
@@ -219,7 +219,8 @@ pub enum RunError {
         /// Number of bytes that other files leave on the card for this file.
         left: u64,
     },
-    /// A job names a partition other than the user area, and cannot use it.
+    /// A job names a partition of the card other than the user area, which the laboratory does not
+    /// support for this job (see `why`).
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
         /// Path of the partition's device.
@@ -257,7 +258,7 @@ pub enum RunError {
     Extended {
         /// Name of the card.
         card: String,
-        /// Reason why the card does not support more.
+        /// Reason why the card supports neither discards nor durable writes.
         found: String,
     },
     /// The board's host lacks a capability that the setting needs.
@@ -291,7 +292,7 @@ pub enum RunError {
         card: String,
         /// Name of the setting.
         setting: &'static str,
-        /// What the card or the controller has instead.
+        /// What the card or the controller has instead of what the setting needs.
         found: String,
     },
     /// The board's controller cannot execute chains (ADMA3), which the setting needs.
@@ -313,7 +314,7 @@ pub enum RunError {
     Stopped,
 }
 
-/// Input of a run.
+/// Input of a run: jobs, board, card, setting and seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Workers of the jobs: one for each thread, so a job with `numjobs=4` has four.
@@ -339,7 +340,7 @@ pub struct Counters {
     pub transfers: u64,
     /// Number of bytes transferred between host and card.
     pub bytes: u64,
-    /// Counters of the bus.
+    /// Counters of the bus: commands, and times in which the bus was in use or waited.
     pub bus: BusStats,
     /// Activity of the card's flash that no command shows.
     pub work: Work,
@@ -369,7 +370,8 @@ pub struct Counters {
     pub stack: Served,
     /// Rate of the run, measured without its beginning and its end.
     pub steady: Steady,
-    /// Bytes transferred over time, to compare the run with a limit.
+    /// Bytes transferred over time. With them the run is compared with the run that gives the
+    /// physical limit.
     pub pace: Pace,
 }
 
@@ -394,7 +396,8 @@ impl Counters {
         self.failed += other.failed;
     }
 
-    /// Returns the mean size of a transfer, in units of 4 KiB.
+    /// Returns the mean size of a transfer, in units of 4 KiB: how many requests of this size were
+    /// merged into one.
     pub fn merge(&self) -> f64 {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }

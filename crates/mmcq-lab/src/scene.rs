@@ -48,7 +48,7 @@ pub struct Scene {
 }
 
 impl Default for Scene {
-    /// Returns the scene of a command line without options.
+    /// Returns the settings of a run (scene) that apply if the command line has no options.
     fn default() -> Self {
         let (platform, set) = (PLATFORM.to_owned(), Vec::new());
         Scene { platform, card: None, setting: Setting::Mmcq, set, seed: 1 }
@@ -77,7 +77,7 @@ pub enum SceneError {
 pub struct Loaded {
     /// Board of the run, after the changes.
     pub platform: Platform,
-    /// Workers of the jobs.
+    /// Workers of the jobs: one for each thread of a job.
     pub workers: Vec<Worker>,
     /// Jobs of the run, after the changes.
     pub file: JobFile,
@@ -100,8 +100,8 @@ impl Scene {
         self.load_on(file, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// Loads as [`load`](Self::load) does, with a board that `board` reads after the changes that
-    /// concern the board.
+    /// Loads as [`load`](Self::load) does, but the board comes from `board`. This function gets
+    /// those of the changes that concern the board and its card.
     pub(crate) fn load_on(
         &self,
         file: &JobFile,
@@ -132,8 +132,8 @@ impl Scene {
         self.load_workers_on(workers, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// Loads as [`load_workers`](Self::load_workers) does, with a board that `board` reads after
-    /// the changes.
+    /// Loads the board and these workers. `board` gets the changes of the board's values, and
+    /// returns the changed board.
     pub(crate) fn load_workers_on(
         &self,
         workers: &[Worker],
@@ -147,7 +147,8 @@ impl Scene {
         Ok(Loaded { platform, workers: workers.to_vec(), file: JobFile::default() })
     }
 
-    /// Returns the input of [`runner::run`] for this scene and what was loaded for it.
+    /// Returns the input of [`runner::run`]: this board, card, setting and seed (the scene), and
+    /// the jobs and files that were loaded for them.
     pub fn run_of<'a>(&'a self, loaded: &'a Loaded) -> runner::Run<'a> {
         runner::Run {
             workers: &loaded.workers,

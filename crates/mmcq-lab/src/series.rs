@@ -14,24 +14,25 @@ const STEP_NS: u64 = 1_000;
 const IOS: usize = 32;
 
 thread_local! {
-    /// Recorder of the time steps of the machine that this thread runs; `None`: nothing is
+    /// Recorder of the time steps of the machine that runs on this thread; `None`: nothing is
     /// recorded.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
-/// What happened in one step of the run's time.
+/// What happened in one step (a short interval) of the run's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Bytes of the I/Os that ended in the step, `[read, write]`.
     pub bytes: [u64; 2],
-    /// Sum in ns, over all I/Os, of the time for which each was under way in the step.
+    /// Sum over all I/Os of the time in ns for which each was under way within this step. Divided
+    /// by the length of the step, it is the mean queue depth.
     pub depth_ns: u64,
-    /// Time in ns after the start of the load at which the step's first I/O was submitted; `None`:
-    /// none was.
+    /// Time in ns after the start of the load at which the first I/O in this step was submitted;
+    /// `None`: no I/O was submitted in it.
     pub first_ns: Option<u64>,
 }
 
-/// Time steps of a run.
+/// Rate and depth of a run, in time steps of equal length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Length of each time step in ns.
@@ -69,8 +70,8 @@ impl Series {
         self.end_ns / (self.ios as u64).max(1)
     }
 
-    /// Returns the time in ns of the first submission in the step that is nearest to the middle of
-    /// the run and has one; `None`: no step has one.
+    /// Returns the time in ns of the first submission of an I/O in one time step of the run: of the
+    /// steps with a submission, the one nearest to the middle. `None`: no I/O was submitted.
     pub fn middle_ns(&self) -> Option<u64> {
         let middle = self.steps.len() / 2;
         let comes = self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.first_ns?)));
@@ -92,7 +93,7 @@ impl Series {
     }
 
     /// Advances the recorder to this time, and adds the time of the I/Os that were under way since
-    /// the last call; their number was constant.
+    /// the last call. Between two calls the number of I/Os under way is constant.
     fn advance(&mut self, to_ns: u64) {
         let mut from_ns = self.end_ns;
         // The last step is made first, since that may join steps and change their length.
@@ -145,8 +146,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches the recorder to a machine whose load begins now. A log of I/Os that was set before
-/// stays in use.
+/// Attaches this thread's recorder of time series, if there is one, to a machine whose load begins
+/// now. A log of I/Os that was set before stays in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

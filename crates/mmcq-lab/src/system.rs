@@ -16,22 +16,23 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of a front end, executed when its CPU cost has been spent.
+/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
+/// its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The worker takes a request from the scheduler.
+    /// The block layer's worker takes a request from the scheduler.
     Take,
     /// The driver admits the taken request, or refuses it.
     Admit,
-    /// The worker has prepared the request.
+    /// The worker has prepared the taken request (built its commands and mapped its memory).
     Prepared,
     /// The worker has noticed the end of the previous transfer.
     Finished,
-    /// The status of the card has arrived.
+    /// The card's response to a status poll (CMD13) has arrived.
     Polled,
     /// The block layer completes finished requests.
     Complete,
-    /// The front end tries a transfer again that the busy controller refused.
+    /// The stack tries a transfer again that the busy controller refused.
     Retry,
     /// The threaded half of the interrupt handler runs.
     IrqThread,
@@ -53,7 +54,7 @@ pub enum Action {
     Reap(u32),
     /// A job submits its next I/O, or waits.
     Next(u32),
-    /// A step of the front end.
+    /// A step of the stack that serves the jobs, as [`Front::act`] executes it.
     Step(Step),
 }
 
@@ -100,7 +101,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether this front end's interrupt handler takes the stack's lock.
+    /// Returns whether the interrupt handler of this stack takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }
@@ -112,7 +113,7 @@ const RELEASE_NS: u64 = 10_000;
 
 /// Machine without the stack: CPU, virtual time, costs, memory and events.
 pub struct System {
-    /// Queue of future events.
+    /// Queue of future events, in the order of their times.
     pub queue: Queue<Event>,
     /// CPU of the machine: its cores and threads.
     pub cpu: Cpu<Action>,
@@ -184,7 +185,9 @@ impl System {
         }));
     }
 
-    /// Makes a machine with this number of cores, and one thread for each job.
+    /// Makes a machine with this number of cores, and one thread for each job. `migration`:
+    /// probability, 0 to 1, that the search for a woken thread's core begins at a random core and
+    /// not at the thread's last one.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
         let mut job = || JobThread {
@@ -440,7 +443,8 @@ impl System {
         self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
-    /// Lets the job submit its next I/O, or sleep. Returns true if it has finished.
+    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os. Returns true if
+    /// the job has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
@@ -540,8 +544,8 @@ impl System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// Virtual time in ns at which no event was left.
+    /// Virtual time in ns of the last event. No later event was planned, although jobs waited.
     pub at_ns: u64,
-    /// Number of jobs that wait for I/Os.
+    /// Number of jobs that wait for an I/O for ever.
     pub running: u32,
 }

@@ -25,7 +25,8 @@ pub fn folded(text: &str, indent: usize) -> Vec<String> {
 /// Column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Group of the column, such as a setting; empty: the column describes the whole line.
+    /// Group of the column, such as the name of a setting. Empty: the column belongs to no group,
+    /// such as a column with names of the lines; it is repeated in every part of the table.
     pub group: String,
     /// Heading of the column.
     pub head: String,
@@ -81,8 +82,8 @@ impl Table {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
-    /// Splits the table into parts that fit the page, and returns the columns of each part. Columns
-    /// without a group are in every part, followed by as many whole groups as fit.
+    /// Splits the table into parts that fit the page's width, and returns the columns of each part.
+    /// Columns without a group are in every part, followed by as many whole groups as fit.
     fn parts(&self) -> Vec<Vec<&Column>> {
         let (own, grouped): (Vec<&Column>, Vec<&Column>) =
             self.columns.iter().partition(|column| column.group.is_empty());

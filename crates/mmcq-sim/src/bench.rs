@@ -84,7 +84,7 @@ pub enum BenchError {
     /// The controller's interrupt stays asserted, however often its handler is called.
     #[error("at {at_ns} ns the driver leaves the interrupt asserted")]
     Storm {
-        /// Virtual time in ns at which the storm was noticed.
+        /// Virtual time in ns at which the bench found that the interrupt stays asserted.
         at_ns: u64,
     },
 }

@@ -18,7 +18,8 @@ use mmcq::spec::command::Command;
 /// does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
-    /// Cost of a call that starts a command with data, or describes one in a chain.
+    /// Cost of a call that starts a command with data, or that adds such a command to a chain of
+    /// commands.
     pub start_data_ns: u64,
     /// Cost of a call that starts a command without data.
     pub start_command_ns: u64,

@@ -15,9 +15,10 @@ use std::collections::VecDeque;
 pub struct Delay {
     /// Mean of the gamma distribution in ns.
     pub mean_ns: u64,
-    /// Probability, 0 to 1, that the exponential delay is added.
+    /// Probability, 0 to 1, that the exponential delay (the tail) is added to the gamma
+    /// distribution.
     pub tail_share: f64,
-    /// Mean of the exponential delay in ns.
+    /// Mean in ns of the exponential delay that is added in rare cases.
     pub tail_ns: u64,
 }
 
@@ -71,7 +72,7 @@ pub struct Counts {
     pub switches: u64,
     /// Number of times that a sleeping thread was woken.
     pub wakeups: u64,
-    /// Number of pieces of deferred work.
+    /// Number of times that a core executed deferred work (a softirq or tasklet).
     pub deferred: u64,
     /// Sum in ns of the busy time of all cores.
     pub busy_ns: u64,
@@ -161,8 +162,8 @@ pub struct Cpu<A> {
     migration: f64,
     stream: Stream,
     counts: Counts,
-    /// Whether another choice of cores might have given other times: two pieces of work were
-    /// present at the same time on any cores, or an action took time.
+    /// Whether the choice of the cores can have changed the times of this run. It can if two pieces
+    /// of work were present at the same time on any cores, or if an action took time.
     met: bool,
     log: Option<Log>,
 }
@@ -341,7 +342,7 @@ impl<A: Copy> Cpu<A> {
         task.work = Some((cost_ns, action));
     }
 
-    /// Returns whether the thread has further work after this action.
+    /// Returns whether the thread has further work after the action that it executes now.
     pub fn goes_on(&self, thread: Thread) -> bool {
         self.tasks[thread.0 as usize].work.is_some()
     }

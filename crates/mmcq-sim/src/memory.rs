@@ -71,7 +71,7 @@ impl DeviceMemory for ShadowMemory {
 /// Addresses and limits of a [`ShadowMemory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Lowest bus address.
+    /// Lowest bus address that a mapping can have.
     pub base: u64,
     /// End of the bus addresses (exclusive); beyond it, mapping fails with [`DmaError::Exhausted`].
     pub end: u64,
@@ -116,7 +116,7 @@ struct Window {
 }
 
 impl Window {
-    /// Writes data of a device into the window.
+    /// Writes data that come from a device into this window of bus addresses, from offset `at` on.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         if at == self.fresh.start && end <= self.fresh.end {
@@ -127,8 +127,8 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills the bytes of `fresh` with poison: the device should write them, and has not written
-    /// them.
+    /// Fills the bytes of `fresh` with the value [`POISON`]. The device should write these bytes;
+    /// those that it does not write then have a value that shows the mistake.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);
@@ -150,7 +150,9 @@ struct Inner {
     violation_count: u64,
 }
 
-/// Shadow memory for DMA. Clones share the same memory.
+/// Memory that a device's DMA sees: a copy of each mapped buffer, at a bus address of its own. Only
+/// calls of [`Dma`] copy data between buffer and copy, as with a cache that is not coherent. Clones
+/// share the same memory.
 #[derive(Clone, Debug)]
 pub struct ShadowMemory(Rc<RefCell<Inner>>);
 
@@ -161,7 +163,7 @@ impl Default for ShadowMemory {
 }
 
 impl ShadowMemory {
-    /// Makes shadow memory without mappings.
+    /// Makes memory for a device, with no buffer mapped yet.
     pub fn new(config: MemoryConfig) -> Self {
         ShadowMemory(Rc::new(RefCell::new(Inner {
             config,

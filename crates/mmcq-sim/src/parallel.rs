@@ -74,7 +74,7 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
 /// modulo `count` is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Number of this shard, from 0.
+    /// Index of this shard (part of the work), from 0.
     pub index: usize,
     /// Number of shards.
     pub count: usize,
@@ -83,7 +83,7 @@ pub struct Shard {
 impl FromStr for Shard {
     type Err = String;
 
-    /// Parses `i/n`, with i from 1 to n.
+    /// Parses a shard of a sweep or campaign: `i/n`, with i from 1 to n.
     fn from_str(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
         let shard: Option<(usize, usize)> = numbers.filter(|(i, n)| (1..=*n).contains(i));

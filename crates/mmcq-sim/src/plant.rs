@@ -40,7 +40,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All lies, in the order of the enum.
+    /// All planted bugs of cards, in the order of the enum.
     pub const ALL: [Lie; 13] = [
         Lie::WritesFar,
         Lie::WritesNear,
@@ -58,14 +58,15 @@ impl Lie {
     ];
 }
 
-/// Returns whether the cards of this thread have this lie; always false in this build.
+/// Returns whether the cards of this thread have this planted bug; always false in a build without
+/// planted bugs.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
-/// Returns whether the cards of this thread have any lie; always false in this build.
+/// Returns whether the cards of this thread have a planted bug (lie); always false in this build.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {
@@ -94,13 +95,13 @@ mod planted {
         CHOSEN.get()
     }
 
-    /// Returns whether the cards of this thread have this lie.
+    /// Returns whether the cards of this thread have this planted bug.
     #[inline(always)]
     pub(crate) fn is(lie: Lie) -> bool {
         CHOSEN.get() == Some(lie)
     }
 
-    /// Returns whether the cards of this thread have any lie.
+    /// Returns whether the cards of this thread have a planted bug ([`Lie`]).
     #[inline(always)]
     pub(crate) fn any() -> bool {
         CHOSEN.get().is_some()

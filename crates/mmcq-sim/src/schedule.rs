@@ -34,17 +34,17 @@ enum Step {
     Aim(Point, Strike),
     /// The fault strikes at every event of this point (kind of event) from now on.
     Begin(Point, Strike),
-    /// From now on no fault strikes.
-    Forgive,
+    /// The fault of such a [`Step::Begin`] does not strike any more.
+    Forgive(Point, Strike),
     Supply(bool),
     Out,
     In,
 }
 
-/// A line of the list.
+/// A line of a schedule's list: when an event happens, which event, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Time in nanoseconds from the beginning of the list.
+    /// Time of the event in nanoseconds from the beginning of the schedule.
     pub at_ns: u64,
     /// Name of a fault, or `cut` or `out`.
     pub what: String,
@@ -71,7 +71,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Parses a list. `Err` is one line that says what is wrong.
+    /// Parses a list of events with their times (see the [module](self)). `Err` is one line that
+    /// says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut lines, mut steps) = (Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {
@@ -93,13 +94,14 @@ impl Schedule {
         Ok(Schedule { lines, steps, faults: Faults::new(Plan::none()), ..Schedule::default() })
     }
 
-    /// Returns the lines of the list.
+    /// Returns the lines of the schedule, one for each event.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Begins the list: its time 0 is now. A list that has begun already continues.
+    /// Begins the schedule: the times of its lines count from now. Does nothing if the schedule has
+    /// begun already.
     pub fn begin(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         if self.begun_ns.is_some() || self.steps.is_empty() {
             return;
@@ -133,8 +135,8 @@ impl Schedule {
     fn step(&mut self, model: &mut (impl Controller + ?Sized), step: Step, now_ns: u64) {
         match step {
             Step::Aim(point, strike) => self.faults.aim(point, strike),
-            Step::Begin(point, strike) => self.faults.replace(Plan::none().from(point, 1, strike)),
-            Step::Forgive => self.faults.replace(Plan::none()),
+            Step::Begin(point, strike) => self.faults.begin(point, strike),
+            Step::Forgive(point, strike) => self.faults.end(point, strike),
             Step::Supply(on) => model.set_supply(on, now_ns),
             Step::Out => {
                 let card = model.remove(now_ns);
@@ -187,7 +189,9 @@ fn parse_line(words: &[&str]) -> Result<Parsed, String> {
                 return Err(format!("{name}: nothing brings it back; `out` takes a card out, and in again"));
             }
             Some(Means::Once(point, strike)) => (Step::Aim(point, strike), None),
-            Some(Means::From(point, strike)) => (Step::Begin(point, strike), Some(Step::Forgive)),
+            Some(Means::From(point, strike)) => {
+                (Step::Begin(point, strike), Some(Step::Forgive(point, strike)))
+            }
             Some(_) => return Err(format!("{name}: no fault that strikes at an event")),
             None => return Err(format!("{name}: expected cut, out or a fault of the catalogue")),
         },
@@ -265,11 +269,23 @@ mod tests {
         let now = begin + 600 * MS;
         let swapped = [0; 3].map(|_| list.swap(&mut model, now));
         assert_eq!(swapped, [false, true, false]);
-        assert_eq!(
-            (list.next_ns(), list.faults.struck().len() > 1),
-            (None, false),
-            "the plan was another one"
-        );
+        assert_eq!(list.next_ns(), None);
+        let struck: Vec<_> = list.faults.struck().iter().map(|shot| shot.strike).collect();
+        assert_eq!(struck, [Strike::Crc, Strike::Lost], "each line struck once");
+    }
+
+    /// Checks a line whose fault finds no event before a lasting fault of a later line has come and
+    /// gone.
+    #[test]
+    fn a_fault_waits_for_its_event_while_others_begin_and_end() {
+        let mut model = warm();
+        let mut list = Schedule::parse("10 resp_crc\n20 no_cd 5\n").unwrap();
+        let begin = 10 * MS;
+        list.begin(&mut model, begin);
+        list.advance(&mut model, begin + 30 * MS);
+        let mut now = begin + 30 * MS;
+        let answers = [0; 2].map(|_| answers(&mut model, &mut now));
+        assert_eq!(answers, [0x2_8001, 1], "Command Complete with a CRC error, then without");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use multiversion::multiversion;
 /// Size of one output of the generator, in bytes.
 pub const WORD: usize = size_of::<u64>();
 
-/// Difference between one state and the next.
+/// Constant that SplitMix64 adds to its state for each output.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -22,7 +22,7 @@ pub const fn later(state: u64, words: usize) -> u64 {
     state.wrapping_add(STEP.wrapping_mul(words as u64))
 }
 
-/// Returns the output word for this state.
+/// Returns the generator's output in this state.
 #[inline(always)]
 #[must_use]
 pub const fn word(state: u64) -> u64 {

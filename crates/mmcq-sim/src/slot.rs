@@ -23,7 +23,7 @@ pub(crate) struct Slot {
     card: Option<Box<dyn Card>>,
     alarms: Alarms<ALARMS>,
     now_ns: u64,
-    /// Latest time in ns that the model has given to the card; it never decreases.
+    /// Latest time in ns at which the controller model has called the card; it never decreases.
     card_ns: u64,
     faults: Faults,
     gone: bool,
@@ -63,7 +63,7 @@ impl Line {
         self.high
     }
 
-    /// Makes a fault hold the line low until [`forgive`](Self::forgive).
+    /// Makes a fault hold the interrupt line low until [`forgive`](Self::forgive).
     pub fn lose(&mut self) {
         self.lost = true;
     }
@@ -109,8 +109,8 @@ impl Slot {
         self.now_ns
     }
 
-    /// Returns `now_ns`, or the latest time in ns that the model has given to the card if that is
-    /// later.
+    /// Returns the time in ns for the next call of the card's model. That is `now_ns`, but never
+    /// earlier than the latest time that was passed to the card before.
     pub fn card_ns(&self, now_ns: u64) -> u64 {
         self.card_ns.max(now_ns)
     }
@@ -301,7 +301,8 @@ pub(crate) trait Core {
         card
     }
 
-    /// Executes the next alarm if its time is `until_ns` or earlier. Returns whether it was.
+    /// Executes the next alarm if its time is `until_ns` or earlier. Returns true if an alarm was
+    /// executed.
     #[inline]
     fn fire(&mut self, until_ns: u64) -> bool {
         let slot = self.slot_mut();

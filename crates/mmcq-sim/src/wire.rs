@@ -50,7 +50,8 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// Makes the edge at `ns` of a clock of `hz` (a stopped clock counts as 1 Hz).
+    /// Makes the clock edge that is at the time `ns`, for a clock of `hz` hertz (0, a stopped
+    /// clock, counts as 1 Hz).
     pub fn new(ns: u64, hz: u32) -> Self {
         Beat { anchor_ns: ns, clocks: 0, hz: u64::from(hz.max(1)), ns }
     }

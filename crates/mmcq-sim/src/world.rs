@@ -52,7 +52,7 @@ impl<E> Queue<E> {
         Self::default()
     }
 
-    /// Adds an event.
+    /// Adds an event that happens at the virtual time `at_ns`.
     pub fn push(&mut self, at_ns: u64, event: E) {
         if self.later.front().is_some_and(|first| first.0 <= at_ns) {
             let place = self.later.partition_point(|other| other.0 <= at_ns);

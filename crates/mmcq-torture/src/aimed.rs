@@ -21,7 +21,7 @@ pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
 /// Type of a campaign in this file. It takes the number of threads and a callback for its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
-/// All campaigns of this file.
+/// All campaigns of this file, which aim at situations that random faults seldom cause.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
@@ -61,8 +61,8 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     }
 }
 
-/// Returns the number of events at this point in a run without faults (`clean`): before the first
-/// request, and in the whole run.
+/// Returns two counts of the events at this point (a place in the models at which faults can
+/// strike) in `clean`, a run without faults: before the first request, and in the whole run.
 fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])
@@ -78,11 +78,13 @@ fn all_well(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Largest number of responses of a workload that the campaign delays.
+/// Largest number of responses of one workload that the campaign delays, each in runs of its own.
 const RESPONSES_MAX: u64 = 12;
-/// Largest delay of a response in ns: longer than every transfer here, shorter than every deadline.
+/// Largest delay of a response in ns: longer than every transfer of this campaign, and shorter than
+/// every deadline of the stack.
 const LATEST_NS: u64 = 4_000_000;
-/// Delays around the end of the data: from 500 ns before it to 1500 ns after it, in steps of 50 ns.
+/// Delays that are tried around the end of the data: from 500 ns before it to 1500 ns after it, in
+/// steps of 50 ns.
 const AROUND_NS: (u64, u64, usize) = (500, 1_500, 50);
 /// Extra time in ns from which a request counts as delayed by the late response. A smaller
 /// difference can come from the timing of register accesses.
@@ -120,8 +122,8 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Returns the shortest delay in ns of a response with which the read waits for the late response,
-/// and not only for the end of its data.
+/// Returns the shortest delay in ns of a read's response that makes the run longer by more than
+/// [`LATER_NS`]. A response with a shorter delay still comes before the end of the read's data.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {
@@ -144,16 +146,17 @@ fn only_late(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Faults of the response to a read.
+/// Faults of a response; each of them strikes the response to a read.
 const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike::Index];
 /// Bit CARD_ECC_FAILED of R1 [SD 4.10.1].
 const ECC_FAILED: u32 = 1 << 21;
 
-/// Damages the response to a read that would have reported the status of the write before it.
+/// Damages the response to a read by which the card would have reported the status of the write
+/// before the read.
 ///
-/// In one case the read's own block is bad, and the card reports ECC_FAILED when it is asked: the
-/// write has not failed. In the other case the write has failed, and the card does not report it a
-/// second time. In both cases the stack must repeat the write, with success.
+/// In one case the read's own block is bad, and the card reports ECC_FAILED when the host asks for
+/// its status: the write has not failed. In the other case the write has failed, and the card does
+/// not report this a second time. In both cases the stack must repeat the write, with success.
 fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];
@@ -182,8 +185,8 @@ fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Complete. They are shorter than the driver needs to begin a new transfer.
 const TELLS_NS: [u16; 3] = [100, 300, 500];
 
-/// Makes the controller end a CMD12 with a further Transfer Complete that no request waits for.
-/// This interrupt must not end the next transfer.
+/// Makes the controller raise a second Transfer Complete after a CMD12, although no request waits
+/// for it. This interrupt must not end the next transfer.
 fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list =
@@ -208,8 +211,9 @@ fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// How many blocks at the beginning of a write the cases damage: three to five. After the third
-/// damaged block the engine sends the write in pieces, after further ones in smaller pieces.
+/// Numbers of blocks, from the beginning of a write, that the cases damage: three, four or five.
+/// After the third damaged block the engine sends the write in pieces; after each further one the
+/// pieces are smaller.
 const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
 /// Number of blocks in the write that is damaged.
 const WRITTEN: u32 = 8;
@@ -255,11 +259,12 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Faults of the response that would report the status of a write which is already complete.
+/// Faults that destroy the response with the status of a write. The write was reported complete
+/// before, when its data were transferred.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
-/// Loses the response that reports the status of a write, or the card's power, after the write was
-/// reported complete with its data. The next flush must fail.
+/// Loses the response that reports the status of a write, or the card's power. The write was
+/// already reported complete, when its data were transferred. The next flush must fail.
 ///
 /// On a card without a cache the power stays on. There the checker cannot distinguish a write that
 /// was lost on its way to the medium from one that is on the medium.

@@ -29,7 +29,7 @@ impl Wake for Flag {
 /// Number of memory pieces for requests of up to [`LONGEST`] blocks: twice the number of slots,
 /// since the piece of a dropped request comes back late, or only after the next power cut.
 const SMALL: usize = 2 * SLOTS;
-/// Number of memory pieces for larger requests.
+/// Number of memory blocks of the bench for requests of more than [`LONGEST`] blocks.
 const LARGE: usize = 8;
 
 /// What runs of cases reuse: profiles, memory, wakers and the checker.
@@ -40,7 +40,8 @@ pub struct Bench {
     /// Claims by which the engine gives back each piece of memory ([`Claim`]): first for requests
     /// that begin at the piece's first word, then for requests that begin at its second word.
     pub(super) claims: [Vec<Claim>; 2],
-    /// Whether requests use every second piece only from its second word on.
+    /// Whether every second buffer of `memory` is used only from its second 8-byte word on, so that
+    /// its address is aligned only to 8 bytes.
     pub(super) is_shifted: bool,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Piece,
@@ -113,7 +114,8 @@ impl Bench {
         Some(self.free.remove(at))
     }
 
-    /// Returns the index of the first 8-byte word that a request uses in its piece: 0 or 1.
+    /// Returns the index of the first 8-byte word of the memory `piece` that a request uses: 0, or
+    /// 1 so that the address is not aligned.
     pub(super) fn first_word(&self, piece: usize) -> usize {
         if self.is_shifted { piece % 2 } else { 0 }
     }

@@ -35,7 +35,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Extra time in ns that a bring-up with one fault may take.
 pub const EXTRA_NS: u64 = 500_000_000;
-/// Number of machine steps after which a bring-up counts as endless.
+/// Number of steps of the simulated machine after which a bring-up counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
 /// Largest number of events at which one kind of fault strikes.
 const EVENTS_MAX: u64 = 4_000;
@@ -66,7 +66,7 @@ pub struct Slot {
 enum Kind {
     /// The function `bring_up`.
     Any,
-    /// The function `bring_up_sd`, or `bring_up_emmc`.
+    /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
@@ -85,7 +85,7 @@ const fn slot(name: &'static str, host: Host, kind: Kind, card: &'static str) ->
     Slot { name, host, kind, card }
 }
 
-/// All slots of the campaign.
+/// All slots of the campaign: which controller, which card, and which function brings the card up.
 pub const SLOTS: [Slot; 28] = [
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdsc-1g"),
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdhc-16g-hs"),
@@ -119,7 +119,8 @@ pub const SLOTS: [Slot; 28] = [
 
 const MS: u64 = 1_000_000;
 
-/// Faults that the campaign tries, each at every event of its point.
+/// Faults that the campaign tries: each at every event of its [`Point`] (a place in the models at
+/// which faults can strike). There is one bring-up for each fault and event.
 const STRIKES: [(Point, Strike); 18] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -141,7 +142,7 @@ const STRIKES: [(Point, Strike); 18] = [
     (Point::Exchange, Strike::Lost),
 ];
 
-/// Bus speed that a bring-up has reached.
+/// Bus speed (timing and width) at which a bring-up has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Speed {
     timing: Timing,
@@ -151,13 +152,15 @@ struct Speed {
 /// Results of the bring-ups in one slot.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Number of bring-ups that a fault struck.
+    /// Number of bring-ups in which a fault happened.
     pub runs: u64,
     /// Number of struck bring-ups that ended without a card.
     pub failed: u64,
-    /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
+    /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
+    /// without the fault.
     pub late: u64,
-    /// Number of struck bring-ups that reached a bus speed more than one step below the best.
+    /// Number of bring-ups with a fault that ended at a bus speed more than one step below the
+    /// best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,
@@ -165,15 +168,16 @@ pub struct Row {
     pub pairs: u64,
     /// Number of bring-ups with two faults that ended without a card.
     pub refused: u64,
-    /// Number of bring-ups with two faults after which the next bring-up found no card either, or
-    /// which took more than four seconds longer.
+    /// Number of bring-ups with two faults for which this holds: the next bring-up found no card
+    /// either, or took more than four seconds longer than a bring-up without faults.
     pub stuck: u64,
     /// Descriptions of the first bring-ups that broke a promise.
     pub first: Vec<String>,
 }
 
 impl Row {
-    /// Returns the number of bring-ups that broke a promise.
+    /// Returns the number of bring-ups that broke a rule of the campaign: they ended without a
+    /// card, took too long, or ended at too low a bus speed.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.failed + self.late + self.slow + self.stuck
@@ -217,7 +221,7 @@ async fn programs<B: Platform, const N: usize>(
     (card.map(|card| Speed { timing: card.timing, width: card.width }), scratch)
 }
 
-/// Result of a bring-up and its time in ns; `Err` says why it never ended.
+/// Result of a bring-up, and its time in ns. The outer `Err` says why the bring-up never ended.
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
 /// Brings the card of this machine up. With `again`, tries a second bring-up if no card was found.
@@ -328,7 +332,7 @@ fn report(event: Event) -> Option<Result<Speed, Error>> {
     }
 }
 
-/// Makes the card of a slot.
+/// Makes the model of the card in the slot.
 fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     if slot.card != "combo" {
         return card_named(slot.card).map_err(|error| error.to_string());
@@ -343,8 +347,8 @@ fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     Ok(Box::new(io.build().0.with_memory(memory)))
 }
 
-/// Executes one bring-up with these faults. With `again`, executes a second one if no card was
-/// found.
+/// Executes one bring-up with these faults. With `again`, executes a second bring-up if the first
+/// has found no card.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
@@ -391,8 +395,8 @@ fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     Ok((best, below, ns))
 }
 
-/// Makes one kind of fault strike at each of its events in one slot, and counts the results in the
-/// row.
+/// Makes one kind of fault strike in one slot, in one bring-up for each of its events, and counts
+/// the results in the row.
 fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };

@@ -17,7 +17,7 @@ pub const LONGEST: u32 = 64;
 /// MiB.
 pub const LARGEST: u32 = 2048;
 
-/// One request of a case.
+/// One request of a case, with its time and with how its client waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Kind of the request: read, write, flush, erase, discard or zero.
@@ -34,7 +34,8 @@ pub struct Operation {
     /// Number of events of the run after the submission at which the client drops the request's
     /// future; 0: never.
     pub dropped_after: u16,
-    /// Whether the client waits for the answer by the name of the slot, and not by a future.
+    /// Whether the client waits for the answer by the slot's name
+    /// ([`SlotId`](mmcq::engine::SlotId)), and not by a future.
     pub by_slot: bool,
     /// Pause in microseconds before the request, in which no request is submitted; 0: no pause.
     pub rest_us: u32,
@@ -103,32 +104,34 @@ struct Mix {
 /// A power cut at a given event of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Number of the event in the run, from 1.
+    /// Number of the controller event, counted from 1 at the begin of the run, at which the power
+    /// is cut.
     pub at: u64,
     /// What the cut leaves of writes that are under way or in the card's cache.
     pub keeps: Keeps,
 }
 
-/// Which faults of the controller and the card strike in a case.
+/// Which faults of the controller and the card strike in a case. Each fault has a [`Point`]: a kind
+/// of event in the models, which it can strike.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
     /// No fault strikes.
     #[default]
     Good,
-    /// Faults that each strike with a probability at each event of their point. The first field is
-    /// the seed.
+    /// Faults that strike at random: each with its own probability at each event of its point. The
+    /// first field is the seed.
     Chances(u64, Vec<(Point, Strike, f64)>),
-    /// Faults that each strike once.
+    /// Faults that each strike once, at a given event of their point.
     Shots(Vec<Shot>),
-    /// A fault that strikes at one event of its point and at every later one.
+    /// A fault that strikes at a given event of its point and at every later event of this point.
     Always(Shot),
-    /// Two faults: the first strikes once. From then on the second strikes at its event and at
-    /// every later one.
+    /// Two faults. The first strikes once, at its event. From then on the second strikes: at a
+    /// given event of its own point, and at every later event of that point.
     Brought(Shot, Shot),
 }
 
 impl Luck {
-    /// Returns the plan of faults as the models use it.
+    /// Returns these faults as a [`Plan`], the form in which the models take them.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {
@@ -147,7 +150,7 @@ impl Luck {
     }
 }
 
-/// A case: everything that decides how a run goes.
+/// A case: everything that decides how its run (the execution of the case) goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Seed of the case. The data of its writes depend on it.
@@ -160,18 +163,19 @@ pub struct Case {
     pub cuts: Vec<Cut>,
     /// Faults of the controller and the card.
     pub luck: Luck,
-    /// Whether the run ends with the first power cut.
+    /// Whether the run ends with the first power cut; false: the card gets power again, and the run
+    /// goes on.
     pub one_life: bool,
-    /// Whether the run records at every event what a power cut could do to the sectors
-    /// ([`Outcome::stakes`](super::run::Outcome::stakes)), and during recovery how many events
-    /// each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
+    /// Whether the run also records two things: at every event, what a power cut could do to the
+    /// sectors ([`Outcome::stakes`](super::run::Outcome::stakes)); and during recovery, how many
+    /// events each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
     /// what happens.
     pub visit: Option<(u64, Visit)>,
 }
 
-/// What happens to the card during a run.
+/// Change of the card during a run: it is taken out, or write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// The card is replaced by another card.
@@ -185,7 +189,8 @@ pub enum Visit {
 /// What a campaign wants in its random cases.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Mean probability that an enabled kind of fault strikes at an event of its point.
+    /// Mean probability that a kind of fault which a case has chosen strikes at an event of its
+    /// point.
     pub faults: f64,
     /// Mean number of power cuts in a case, without the cut at its end. A cut that is drawn beyond
     /// the end of the run does not happen.
@@ -199,7 +204,8 @@ pub struct Wishes {
     pub card: Option<usize>,
 }
 
-/// Faults that may strike in a random case. Each of them ends, so that the run continues.
+/// Faults, each with its point, that may strike in a random case. None of them lasts for ever, so
+/// the run can continue.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),

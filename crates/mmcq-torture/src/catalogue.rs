@@ -1,10 +1,10 @@
 //! The table of known failures: what proves that the stack survives each, how often it was tried,
 //! and how long the worst recovery took.
 //!
-//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards,
-//! and clocks that wrap have their own campaigns. For the remaining failures single tests prove that
-//! the stack survives; the table has their names, and `tests/torture.rs` checks that these tests
-//! exist.
+//! The sweeps execute failures that a single fault in the models can cause. Power cuts, replaced
+//! cards, and clocks that wrap have their own campaigns. For the remaining failures single tests
+//! prove that the stack survives; the table has their names, and `tests/torture.rs` checks that
+//! these tests exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -23,11 +23,11 @@ pub enum Proof {
     /// The sweep: a fault strikes each event of thirteen workloads once, and a lasting fault
     /// strikes from each of four events on.
     Sweep,
-    /// A sweep in which the fault lasts from one event on.
+    /// The sweep of lasting faults: the fault strikes at one event and at every later one.
     Lasting,
-    /// A campaign of the table, by its name.
+    /// A campaign of the torture with this name.
     Campaign(&'static str),
-    /// A test, by its file and function.
+    /// A single test: its file, and the name of its function.
     Test(&'static str, &'static str),
 }
 
@@ -46,7 +46,8 @@ const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
 const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Proofs for the injections that no strike causes.
+/// What proves that the stack survives failures that no fault in the models can cause, for each
+/// such failure by its name.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),
@@ -173,8 +174,8 @@ const PROOFS: &[(&str, Proof)] = &[
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
-/// Returns what proves that the stack survives this injection; `None` if nothing does, so that the
-/// table is not complete.
+/// Returns the test or campaign which shows that the stack survives this injected fault; `None`:
+/// there is none, and the table is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
@@ -197,7 +198,7 @@ const REQUESTS: u64 = 50_000;
 /// Results of the campaigns that the table names.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// Sum of the scores of all campaigns.
+    /// Scores of all campaigns, added up.
     pub all: Score,
     /// Results of the bring-up sweeps.
     pub bring_ups: Vec<(bring_up::Slot, bring_up::Row)>,
@@ -247,8 +248,9 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns the number of tries of an injection and the longest extra time in ns that it caused:
-    /// first as a single strike, then as a lasting fault.
+    /// Returns the results of an injection (a way to cause a failure): first of the runs in which
+    /// the fault strikes once, then of the runs in which it lasts. Each result has the number of
+    /// tries, and the longest extra time in ns that a try took.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {
@@ -261,14 +263,15 @@ impl Tried {
         })
     }
 
-    /// Returns the cases that broke a promise.
+    /// Returns the cases in which a promise was broken, with the promise; at most eight are stored.
     #[must_use]
     pub fn broken(&self) -> &[(Case, Violation)] {
         &self.all.failures
     }
 }
 
-/// Returns the columns of an entry that need no execution of a campaign, as text.
+/// Returns those columns of a row of the page on failures that are known without running a
+/// campaign, as text.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();
@@ -287,32 +290,38 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
-/// Text above the tables, up to the row that serves as an example.
+/// Text of the page on failures (`docs/FAILURES.md`) above its tables, up to the row that serves as
+/// an example.
 pub const INTRODUCTION: &str = "\
 # Failures that the stack lives with
 
-Each row is a known failure of a card, a controller or a board, what the stack does about it, and
-what proves it. Made by `mmcq torture --catalogue --write docs/FAILURES.md`; a test makes it again
-and compares.
+Each row is a known failure of a card, a controller or a board. It says what the stack does about
+this failure, and what proves that. The command `mmcq torture --catalogue --write docs/FAILURES.md`
+writes this page. A test executes the campaigns again, and compares their results with the page.
 
 The columns:
 
 - **Failure**: what goes wrong.
 - **Response**: what the stack does.
-- **Proved by**: a fault and how it was tried, or the test that is named.
-  - *swept*: in each of thirteen workloads the fault struck once: in the first run at its first
-    possible event, in the next run at the second, until a workload ended before that event. In
-    four more runs of each workload it struck at every event from the 1st, 2nd, 4th or 10th on.
-  - *lasting*: only the runs in which it struck at every event.
-  - *by campaign*: the runs of this command. `always`: random runs; during all of a run the checker
-    checks memory, order and the names of slots. `clock`: the same, but the clock passes 2^32 ns in
-    the run. `programs`: all programs of three operations with all cuts. `swap`: at each event
-    another card is put in. `bounce`: at each event the same card loses contact many times.
-- **Once**: runs in which it struck once (all runs of a campaign).
-- **Worst (once)**: the most that such a run took longer than without the fault, in virtual
-  milliseconds, from the first request after bring-up to the last answer.
-- **Stays**: runs in which it struck at every event from one event on.
-- **Worst (stays)**: the same of these runs.
+- **Proved by**: either the test that is named, or a fault of the models and how it was tried:
+  - *swept*: each of thirteen workloads ran many times, with one fault in each run. The fault
+    struck at the first possible event of the first run, at the second event of the second run, and
+    so on to the last event. In four more runs of each workload the fault struck at every event,
+    from the 1st, 2nd, 4th or 10th event on.
+  - *lasting*: only the runs in which the fault struck at every event.
+  - *by campaign*: the runs of a campaign, which has one of these names. `always`: random runs; in
+    each of them the checker checks memory, order, and that a request's slot number is not used
+    again too early. `clock`: random runs in which the clock passes 2^32 ns. `programs`: all
+    programs of three operations, with a power cut at every event. `swap`: another card is put in,
+    at each event of a workload. `bounce`: the same card loses contact many times, at each event of
+    a workload.
+- **Once**: the number of runs in which the fault struck once; for *by campaign*, the number of the
+  campaign's runs.
+- **Worst (once)**: the largest difference between such a run and the same run without the fault,
+  in milliseconds of virtual time. The time of a run is measured from the first request after
+  bring-up to the last answer.
+- **Stays**: the number of runs in which the fault struck at every event from one event on.
+- **Worst (stays)**: the largest such difference among the runs of the column *Stays*.
 
 ";
 
@@ -334,12 +343,15 @@ fn reading(tried: &Tried) -> String {
         );
     }
     text + "\
-If a fault strikes at every event, every request needs a recovery, each within its time budget, until
-the stack declares the card dead. The last column is the sum of these recoveries. Some faults show
-only when a deadline passes: a lost interrupt, a circuit that hangs, a busy without end, a controller
-that is gone. Such a fault costs the whole deadline, even once: up to 30 s for a flush, and as long
-again for the status commands after it. So a time in the column may be longer than the time of a
-response, which begins when the stack sees the failure. No promise is broken by that.
+If a fault strikes at every event, every request needs a recovery, until the stack declares the
+card dead. Each recovery is within its time budget. The column *Worst (stays)* has the sum of these
+recoveries.
+
+Some faults show only when a deadline passes: a lost interrupt, a circuit that hangs, a busy
+without end, a controller that is gone. Such a fault costs the whole deadline, also if it strikes
+once. The deadline is up to 30 s for a flush, and as long again for the status commands after the
+flush. So a time in the columns *Worst* may be longer than the time that the column *Response*
+states: the latter begins when the stack sees the failure.
 
 An example is row C1. In a card slot with card detection, requests end some milliseconds after the
 card was taken out. The eMMC of other workloads has no card detection. There the stack notices the
@@ -351,22 +363,26 @@ loss only at the deadline of a read (0.2 s) or of a write (0.5 s).
 const BRING_UP: &str = "
 ## Bring-up
 
-The tables above begin with the first request. Here each command, response, register block, byte of
-an SPI bus (one in seven) and step of the bus was lost, damaged or late once, before there was a
-card: `mmcq torture --mode bring-up`. Each run ends with a card. It takes at most 500 ms longer than
-without the fault, and is at most one speed slower; the last column is the worst of a row in virtual
-milliseconds. If a command or response is lost before the speed is chosen, the stack sends the
-command again, or begins bring-up again from power-up, at most three times. If the interrupt at the
-end of a card's busy is lost, the stack notices that after 250 ms.
+In the tables above a run's time is measured from the first request after bring-up. This table is
+about the time before: one fault struck during bring-up. In each run one command, response,
+register block, byte of an SPI bus (one byte in seven was tried) or step of the bus was lost,
+damaged or late. The command is `mmcq torture --mode bring-up`.
 
-The last three columns are of runs with two of these faults. For each row 300 pairs were tried at
-random; the pairs of which both struck are counted. Such a bring-up may find no card, but it ends at
-most four seconds later than one without faults. *Stuck*: it ended later, or the next bring-up found
-no card either.
+Each bring-up found its card. It took at most 500 ms longer than a bring-up without the fault, and
+chose the same speed or the next lower one. The column *Worst* has the longest extra time of the
+row's runs, in virtual milliseconds. If a command or response is lost before the speed is chosen,
+the stack sends the command again, or begins bring-up again from power-up, at most three times. If
+the interrupt at the end of a card's busy is lost, the stack notices that after 250 ms.
+
+The last three columns are about runs with two faults. For each row 300 pairs of faults were tried
+at random; a pair is counted if both faults struck. Such a bring-up may find no card, but it ends
+at most four seconds later than a bring-up without faults. *Stuck* counts two kinds of runs: those
+that ended later than that, and those after which the next bring-up, without faults, found no card
+either.
 
 ";
 
-/// Returns the text of the whole page.
+/// Returns the text of the whole page about known failures.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
     let mut text = INTRODUCTION.to_owned() + &reading(tried);

@@ -1,5 +1,5 @@
-//! Clients of the stack. Some are futures: they are polled when they are woken, or too often, or
-//! they are dropped. Others name a request by its slot.
+//! Clients of the stack. Some are futures: they are polled after a wake-up, polled without one, or
+//! dropped before the answer. Others are no futures, and name a request by its slot.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,7 +17,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Largest number of old slot names that are stored and tried again.
+/// Largest number of [`SlotId`]s of ended requests that are stored, to try whether the engine still
+/// accepts one.
 const STALE_MAX: usize = 8;
 
 /// How a client waits for its answer.
@@ -43,7 +44,7 @@ pub(super) struct Client<'a, B: Platform> {
 
 /// Result of an attempt to submit a request.
 pub(super) enum Began<'a, B: Platform> {
-    /// The request is under way, and has this client.
+    /// The request is under way; its client waits for the answer.
     Client(Client<'a, B>),
     /// The request was answered at once.
     Answered,
@@ -77,7 +78,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for an operation. Returns `None` if dropped requests own all of it.
+    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
+    /// `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
@@ -188,7 +190,8 @@ impl Run<'_> {
         Began::Full
     }
 
-    /// Checks that old slot names, whose requests have ended, do not name a request any more.
+    /// Checks that the ids of ended requests are no longer valid: the engine must neither return
+    /// nor cancel a request by such an id, though its slot may be used again.
     fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {
@@ -298,8 +301,9 @@ impl Run<'_> {
         result
     }
 
-    /// Returns whether the card has refused writes to the sectors of this request since its
-    /// submission, or since the card's last initialisation.
+    /// Returns whether write protection may be why this request failed: the request's sectors are
+    /// protected now; or the whole card was protected after the request was submitted; or the whole
+    /// card was protected at some time, and the engine still takes it as protected.
     fn was_protected<B: Platform>(&self, machine: &Machine<B>, client: &Client<'_, B>) -> bool {
         let (at, bytes) = (client.lba * SECTOR_BYTES as u64, u64::from(client.blocks) * SECTOR_BYTES as u64);
         let mut model = machine.model.borrow_mut();
@@ -308,9 +312,10 @@ impl Run<'_> {
         is_so || self.protected_ns.is_some_and(|ns| known || ns >= client.submitted_ns)
     }
 
-    /// Checks that a request's memory comes back as it was lent, with the data of a write
-    /// unchanged. With `left`, a failed request may also come back without its memory: the engine
-    /// has then given the memory up to a controller that no reset stops.
+    /// Checks that a request's memory comes back as it was lent. Of a write, checks that one of its
+    /// sectors is unchanged; of a zero, that one of its sectors is zero. With `left`, a failed
+    /// request may also come back without its memory: the engine has then given the memory up to a
+    /// controller that no reset stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,
@@ -346,7 +351,8 @@ impl Run<'_> {
         if same { Ok(()) } else { wrong("with other data than it was given") }
     }
 
-    /// Drops the futures whose time has come. Returns how many it has dropped.
+    /// Drops the futures of clients that the case wants dropped by now. Returns how many it has
+    /// dropped.
     pub(super) fn drop_due<B: Platform>(
         &mut self,
         stack: &Stack<B>,
@@ -397,7 +403,8 @@ fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     if is_whole { Erase::SecureErase(sure) } else { Erase::SecureTrim(sure) }
 }
 
-/// Builds the request for the engine. With `trims` the card erases single blocks by a trim.
+/// Builds the request for the engine. `trims`: the card has a trim, by which single blocks can be
+/// erased.
 fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
     let erase = |how| Kind::Erase { lba, blocks, how };
     match asked {

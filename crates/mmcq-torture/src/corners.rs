@@ -17,7 +17,8 @@ use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_5, 0.5), (0.002, 1.0)];
 /// Number of sectors in an erase group of the eMMCs.
 const GROUP: u32 = 1024;
@@ -31,8 +32,8 @@ const FEW: u32 = 80;
 const ERASES: [f64; 3] = [0.05, 0.2, 0.5];
 /// Share of a case's requests that come after a pause; each case draws one value.
 const RESTS: [f64; 3] = [0.05, 0.2, 0.6];
-/// Longest pause in microseconds; each case draws one value. An unused card goes to rest after 5
-/// ms.
+/// Longest pause in microseconds; each case draws one value. After 5 ms without a request the card
+/// goes to rest (a low-power state).
 const REST_US: [u32; 3] = [6_000, 20_000, 200_000];
 
 /// A corner: a situation that other campaigns do not test.
@@ -42,20 +43,21 @@ pub enum Corner {
     Sduc,
     /// Erased memory reads as ones.
     Ones,
-    /// Secure erase and secure trim.
+    /// Erases are secure: secure erase, or secure trim.
     Secure,
     /// An unused card sleeps, or its clock is stopped.
     Rest,
     /// Requests have memory that the controller cannot use, so that it is copied.
     Bounce,
-    /// Writes are reported complete with their data, and fail later.
+    /// Writes are reported complete when their data are transferred, and fail later.
     Early,
     /// A part of the card is write-protected, or the whole card for some time.
     Protected,
 }
 
 impl Corner {
-    /// All corners, in the order of the seeds.
+    /// All corners (special kinds of cards and uses that other campaigns do not test). A case's
+    /// seed modulo the length of this list selects its corner.
     pub const ALL: [Corner; 7] = [
         Corner::Sduc,
         Corner::Ones,
@@ -66,7 +68,7 @@ impl Corner {
         Corner::Protected,
     ];
 
-    /// Returns the corner of this seed.
+    /// Returns which of the special situations ([`Corner`]) the case of this seed tests.
     #[must_use]
     pub fn of(seed: u64) -> Corner {
         Corner::ALL[(seed % Corner::ALL.len() as u64) as usize]
@@ -85,8 +87,9 @@ impl Corner {
     }
 }
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases of the corners until the share's work is done, or until too many cases
+/// have shown that mmcq broke a guarantee. Calls `progress` with the number of requests of each
+/// case.
 pub fn corners(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

@@ -37,7 +37,8 @@ pub fn programs(length: u32) -> u64 {
     (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()
 }
 
-/// Returns program number `index`; shorter programs have lower numbers.
+/// Returns the sequence of operations with this index. All sequences of one operation come first,
+/// then those of two, and so on.
 #[must_use]
 pub fn program(mut index: u64) -> Vec<Operation> {
     let letters = ALPHABET.len() as u64;
@@ -55,12 +56,14 @@ pub fn program(mut index: u64) -> Vec<Operation> {
     operations
 }
 
-/// Tries all programs of up to `length` operations. Calls `progress` after each.
+/// Tries all programs of up to `length` operations, each with a power cut at each event of its run.
+/// Calls `progress` after each program.
 ///
-/// Two kinds of cuts are left out, since they can show nothing new:
+/// Two kinds of power cuts are left out, since they can show nothing new:
 ///
-/// - at an event with the same sectors at stake, answers and requests as at the event before;
-/// - before the last request is submitted, since the machine has then executed only a shorter
+/// - A cut at an event, if the event before it has the same answers and requests, and the same
+///   sectors could be lost.
+/// - A cut before the last request is submitted, since the machine has then executed only a shorter
 ///   program.
 pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let (setups, count) = (setups(), programs(length));

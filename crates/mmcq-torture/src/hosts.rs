@@ -11,29 +11,31 @@ use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Frequency of faults and power cuts, and mean number of requests in a case.
+/// Probability of a fault, mean number of power cuts and of requests in a case, and the cards.
 const WISHES: Wishes =
     Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
-/// Name of a card that switches to 1.8 V, and its share of the cases.
+/// Name of a card that switches to 1.8 V, and the share of the cases that use it.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
-/// Share of the cases in which the driver gets further calls, and the largest number of calls
-/// between two of them.
+/// Share of the cases in which the driver also gets calls that the engine does not make
+/// ([`Meddled`](super::meddled::Meddled)). They come in groups; the second value is the largest
+/// number of the engine's calls between two groups.
 const MEDDLED: (f64, u64) = (0.3, 200);
-/// Additional faults: a failed voltage switch, a tuning block with a wrong CRC, a reset that never
-/// ends.
+/// Faults that strike in these cases in addition to those of all random cases: a failed voltage
+/// switch, a tuning block with a wrong CRC, a reset that never ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
-/// Executes cases on a mobile storage host until they have had the wanted number of requests, or
-/// until too many promises are broken. Calls `progress` with the requests of each case.
+/// Executes random cases on a mobile storage host until the share's work is done, or until too many
+/// cases have shown that mmcq broke a guarantee. Calls `progress` with the number of requests of
+/// each case.
 pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Executes cases on ST's SDMMC until they have had the wanted number of requests, or until too
-/// many promises are broken. Calls `progress` with the requests of each case.
+/// Executes random cases on ST's SDMMC until the share's work is done, or until too many cases have
+/// shown that mmcq broke a guarantee. Calls `progress` with the number of requests of each case.
 pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }
@@ -75,8 +77,8 @@ fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     case
 }
 
-/// Draws after how many ordinary calls the driver gets further calls, which may come at any time
-/// (`Meddled`); 0: it gets none.
+/// Draws the number of the engine's calls of the driver between two groups of inserted calls (see
+/// `Meddled`). 0: no calls are inserted.
 pub(super) fn meddles(seed: u64) -> u16 {
     let random = &mut Stream::new(seed, "meddles");
     if random.chance(MEDDLED.0) { 1 + random.below(MEDDLED.1) as u16 } else { 0 }

@@ -13,7 +13,8 @@ use mmcq_sim::world::Stream;
 /// Mean number of requests in a case. One large request moves as many blocks as a whole case of
 /// other campaigns.
 const OPERATIONS: u32 = 60;
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_2, 0.5), (0.002, 1.0)];
 /// Share of a case's requests that are large; each case draws one value.
 const SHARES: [f64; 3] = [0.01, 0.1, 0.4];
@@ -63,8 +64,8 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes some requests large, and distributes all requests over the window. All go to the user
-/// area, since other partitions are smaller than the window.
+/// Makes some requests of a case large, and moves each request to a random place in the sectors
+/// that the case uses. All go to the user area, since the other partitions are too small.
 fn grow(case: &mut Case, random: &mut Stream) {
     let share = SHARES[random.below(SHARES.len() as u64) as usize];
     let erases = ERASES[random.below(ERASES.len() as u64) as usize];

@@ -57,10 +57,10 @@ pub struct Machine<B: Platform> {
     pub stack: Stack<B>,
     /// Model of the controller.
     pub model: Rc<RefCell<dyn Model>>,
-    /// Memory for DMA.
+    /// Simulated memory of the machine, which the controller model accesses by DMA.
     pub memory: ShadowMemory,
     time: Time,
-    /// Number of mappings that the driver has made for its own use.
+    /// Number of DMA mappings that the driver has made for its own tables and buffers.
     mapped: usize,
     /// Whether writes are reported complete before their status. True if the case wants this, or if
     /// the driver may leave a transfer open.
@@ -73,7 +73,7 @@ pub struct Machine<B: Platform> {
 pub struct Powered<M> {
     /// Model of the controller.
     pub model: Rc<RefCell<M>>,
-    /// Memory for DMA.
+    /// Simulated memory of the machine, which the controller model accesses by DMA.
     pub memory: ShadowMemory,
     /// Virtual time of the code under test.
     pub time: Time,
@@ -98,8 +98,9 @@ impl<M: Model + 'static> Powered<M> {
         Powered { model, memory, time }
     }
 
-    /// Adds the engine. With `early`, writes are reported complete before their status. `tables` is
-    /// memory of the driver; it returns to its pool after the driver is dropped.
+    /// Adds the engine (`stack`) to controller and card. With `early`, the engine completes a write
+    /// before the card's status has been read. `tables` is memory of the driver; it returns to its
+    /// pool after the driver is dropped.
     pub fn machine<B: Platform>(self, stack: Stack<B>, early: bool, tables: impl Any) -> Machine<B> {
         let Powered { model, memory, time } = self;
         let mapped = memory.live_mappings();
@@ -116,9 +117,9 @@ impl<M: RegisterFile> Powered<M> {
 }
 
 impl<B: Platform> Machine<B> {
-    /// Returns the number of mappings that should not exist: all except the driver's own table and
-    /// buffers that were given up. A buffer is given up to a controller that no reset stops, since
-    /// it may use the buffer for ever.
+    /// Returns the number of DMA mappings that should not exist any more. Mappings of the driver's
+    /// own tables do not count. Buffers that were given up do not count either: a buffer is given
+    /// up if a controller that no reset stops may use it for ever.
     pub fn mappings_left(&self) -> usize {
         let given_up = self.stack.with(|engine| engine.stats().leaked);
         self.memory.live_mappings().saturating_sub(self.mapped + given_up as usize)
@@ -204,8 +205,9 @@ impl<B: Platform> Machine<B> {
         self.stack.with(|engine| engine.card_params().map_or(0, |target| target.sectors))
     }
 
-    /// Returns a description of the first wrong action of controller, driver or memory; `None` if
-    /// there was none. With `lenient` only wrong accesses to memory are reported.
+    /// Returns a description of the first forbidden access to memory or, if there was none, of the
+    /// driver's first violation of the controller's rules; `None` if there was neither. With
+    /// `lenient` only accesses to memory are reported.
     pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);
@@ -231,7 +233,8 @@ impl<B: Platform> Machine<B> {
 /// What a power cut leaves of the sectors at stake, whose writes are not on the medium yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Every sector has its content before the writes.
+    /// No data at stake reach the medium: every sector keeps the content that it had before its
+    /// writes.
     Nothing,
     /// Every sector has the content of its newest write.
     Everything,
@@ -241,7 +244,8 @@ pub enum Keeps {
     Luck(u64),
 }
 
-/// Returns all results that a power cut can have for one version of a sector at stake.
+/// Returns the results that a power cut can have for one written version of a sector that is not
+/// yet safe in the flash.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],
@@ -268,7 +272,9 @@ impl Keeps {
         at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    /// Returns what the cut leaves of `what`, one of the versions at stake.
+    /// Returns what remains of the written version `what` of a sector after the power cut: whether
+    /// the sector keeps its old content, has the new one, or is torn. `at_stake` lists all versions
+    /// that the cut may lose.
     pub fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {
@@ -288,5 +294,5 @@ impl Keeps {
     }
 }
 
-/// The transfer modes from which cases draw.
+/// The transfer modes of an SDHCI controller from which each case draws one.
 pub const TRANSFERS: [TransferMode; 3] = [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio];

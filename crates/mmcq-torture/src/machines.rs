@@ -65,17 +65,18 @@ pub type OpenDriver = Narrow<Streams<Port, ShadowMemory, DESCRIPTORS>>;
 /// Driver of Realtek's card reader.
 pub type ReaderDriver = Narrow<rtsx::Rtsx<ReaderPort, ShadowMemory>>;
 type Narrowed<H> = Narrow<Meddled<H>>;
-/// Driver of a mobile storage host, with the parts of its board.
+/// Driver of a mobile storage host, and of its board (such as regulators and card detection).
 pub type HostDriver<L> =
     Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
-/// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its
-/// board.
+/// Driver of DesignWare's mobile storage host that leaves transfers open, and of its board (such as
+/// regulators and card detection).
 pub type OpenHostDriver =
     Narrowed<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
-/// Driver of ST's SDMMC, with the parts of its board.
+/// Driver of ST's SDMMC, and of its board (such as regulators and card detection).
 pub type SdmmcDriver<const PIECES: usize> =
     Narrowed<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
-/// Driver of ST's SDMMC that leaves writes open, with the parts of its board.
+/// Driver of ST's SDMMC that leaves writes open, and of its board (such as regulators and card
+/// detection).
 pub type OpenSdmmcDriver =
     Narrowed<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>;
 
@@ -100,21 +101,22 @@ impl Model for SpiSlot {
 // makes many drivers.
 thread_local! {
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory for command queue engines.
+    /// Pool of the task lists that the drivers of command queue engines use.
     static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
     static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
-    /// Memory for card readers.
+    /// Pool of the DMA buffers that the drivers of Realtek's card reader use.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
-    /// Memory for mobile storage hosts.
+    /// Pool of the descriptor tables that the drivers of mobile storage hosts use.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory that receives the data at the end of an open read on a mobile storage host.
+    /// Pool of memory for data that no request wants: while CMD12 ends an open read, the mobile
+    /// storage host (DesignWare or SMHC) still receives such data.
     static SCRAPS: Pool<Scrap> = const { RefCell::new(Vec::new()) };
-    /// Memory for ST's SDMMC with a single buffer.
+    /// Pool of the memory that the drivers of ST's SDMMC with a single buffer use.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
     static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
-    /// Memory for copies of request data.
+    /// Pool of memory into which drivers copy request data that the controller cannot reach.
     static COPIES: Pool<Copies> = const { RefCell::new(Vec::new()) };
-    /// Memory for SPI buses.
+    /// Pool of the memory that the drivers of SPI buses use.
     static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
 }
 
@@ -402,8 +404,8 @@ type WithHostDriver<L> = (
     Lease<Descriptors<DESCRIPTORS>>,
 );
 
-/// Makes a mobile storage host with its driver: `old` for cases with `old_host`, with a clock of at
-/// most [`HOST_HZ`], otherwise `new` with its highest clock.
+/// Makes a mobile storage host with its driver. In cases with `old_host` the host is `old`, with a
+/// clock of at most [`HOST_HZ`]; in all other cases it is `new`, with its highest clock.
 fn mshc_driver<L: MshcLayout>(
     [old, new]: [MshcConfig; 2],
     setup: &Setup,

@@ -1,29 +1,30 @@
-//! Wraps a driver, and calls some of its methods in the middle of phases: those that may be called
-//! at any time.
+//! Wraps a driver, and calls some of its methods between the calls of the engine: methods that may
+//! be called at any time, also while a phase is in progress.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step};
 
-/// A driver that gets further calls: a group of them after every `every` ordinary calls. All these
-/// calls may come at any time: an interrupt without an event, the card interrupt on and off, and
-/// questions about the lines.
+/// A driver that gets further calls in addition to those of the engine: a group of them after every
+/// `every` ordinary calls. All of these may come at any time: an interrupt without an event, the
+/// card interrupt on and off, and questions about the lines.
 #[derive(Debug)]
 pub struct Meddled<H> {
     host: H,
-    /// Number of ordinary calls between two groups of further calls; 0: no further calls.
+    /// Number of the engine's calls between two groups of inserted calls; 0: no calls are inserted.
     every: u16,
     calls: u16,
 }
 
 impl<H: Host> Meddled<H> {
-    /// Wraps a driver. With an `every` of 0 the driver gets no further calls.
+    /// Wraps a driver. `every`: number of the engine's calls between two groups of inserted calls;
+    /// 0: none are inserted.
     pub const fn new(host: H, every: u16) -> Self {
         Meddled { host, every, calls: 0 }
     }
 
-    /// Counts a call, and makes the further calls after every `every` of them. Returns whether it
-    /// has made them.
+    /// Counts an ordinary call by the engine. After every `every` calls also calls a group of other
+    /// methods of the wrapped driver, and returns true.
     fn meddle(&mut self) -> bool {
         if self.every == 0 {
             return false;

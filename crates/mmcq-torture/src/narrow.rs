@@ -15,13 +15,15 @@ use mmcq::host::{BusOp, Caps, Events, FastEnd, Host as Driver, Phase, Segment, S
 use mmcq_sim::checker::Asked;
 use mmcq_sim::world::Stream;
 
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.000_5, 0.5), (0.002, 1.0), (0.01, 1.0)];
 /// Largest numbers of blocks of a transfer; each case draws one value.
 const MOST: [u16; 5] = [1, 2, 3, 8, 24];
 /// Share of a case's writes that become durable; each case draws one value.
 const DURABLE: [f64; 3] = [0.0, 0.3, 0.9];
-/// Sectors of a reliable write of an old eMMC.
+/// Number of sectors of a reliable write of an old eMMC, which apart from this accepts only single
+/// sectors.
 const UNIT: u8 = 8;
 /// Sizes in sectors of the window that requests use; each case draws one value.
 const WINDOWS: [u32; 2] = [24, 64];
@@ -113,7 +115,8 @@ pub fn draw(seed: u64) -> Case {
     case
 }
 
-/// Puts a request into the window, and makes a write durable with this chance.
+/// Moves a request to a random place within the first `window` sectors of the case's range. Makes a
+/// write durable with the probability `durable`.
 fn crowd(operation: &mut Operation, window: u32, durable: f64, random: &mut Stream) {
     if operation.asked == Asked::Flush {
         return;

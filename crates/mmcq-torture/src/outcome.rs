@@ -35,25 +35,29 @@ pub struct Outcome {
     pub longest_ns: u64,
     /// Faults that have struck.
     pub struck: Vec<Shot>,
-    /// Number of controller events, and of events at each point, before the first requests were
-    /// submitted.
+    /// Counts before the first requests were submitted: controller events, and events at each point
+    /// (a place in the models at which faults can strike).
     pub before: (u64, [u64; Point::COUNT]),
-    /// Number of events at each point in the whole run.
+    /// For each point (a place in the models at which faults can strike), the number of its events
+    /// in the whole run.
     pub points: [u64; Point::COUNT],
-    /// Recovery steps that the stack has taken.
+    /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
     /// Virtual time in ns from the first request to the last answer, or to the next power cut if
     /// that comes earlier.
     pub work_ns: u64,
-    /// Events at which a power cut would have other results than at the event before, each with its
-    /// number of results. Recorded only with [`Case::dry`](super::case::Case::dry).
+    /// Events at which a power cut can leave other contents of the card than at the event before.
+    /// Each with the number of contents that the cut can leave. Recorded only with
+    /// [`Case::dry`](super::case::Case::dry).
     pub stakes: Vec<(u64, u64)>,
-    /// Number of events at which a power cut would have the same results as at the event before.
+    /// Number of events at which a power cut can leave the same contents of the card as at the
+    /// event before, so that no run is needed.
     pub same_stakes: u64,
-    /// How many events had happened when the last request was submitted.
+    /// Number of events that had happened when the last request was submitted.
     pub all_asked: u64,
-    /// Number of events of each point: before the first fault, at each new step of recovery, and at
-    /// the end of recovery. Recorded only with [`Case::dry`](super::case::Case::dry).
+    /// Counts of the events of each point at several moments: before the first fault, at each new
+    /// step of recovery, and at the end of recovery. Recorded only with
+    /// [`Case::dry`](super::case::Case::dry).
     pub marks: Vec<[u64; Point::COUNT]>,
     /// Times of recovery in ns, by class. Recorded only with
     /// [`Case::one_life`](super::case::Case::one_life).
@@ -61,6 +65,7 @@ pub struct Outcome {
     /// Sum in ns of the longest times that the card declares for a read, a write and a flush of an
     /// eMMC's cache.
     pub card_ns: u64,
-    /// Promise that was broken; `None` if all were kept.
+    /// Description of the promise (a guarantee about data) that the stack has broken; `None` if it
+    /// has kept all.
     pub violation: Option<Violation>,
 }

@@ -30,8 +30,8 @@ pub const EVERY_CARD: [&str; 12] = [
 /// eMMC that replaces it boots from the user area.
 pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
 
-/// Points of the models, in the order in which [`Outcome`](super::outcome::Outcome) counts their
-/// events.
+/// All points of the models: kinds of events that faults can strike. They are in the order in which
+/// [`Outcome`](super::outcome::Outcome) counts their events.
 pub const POINTS: [Point; Point::COUNT] = [
     Point::Command,
     Point::Response,

@@ -23,19 +23,20 @@ use std::time::{Duration, Instant};
 /// Number of requests of a random campaign: with a planted bug, and without one to see that no
 /// promise is broken.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
-/// Divisor of the number of requests in the campaign of large requests.
+/// The campaign of large requests has as many requests as other campaigns, divided by this number.
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
 /// Number of operations in the longest program of the exhaustive campaign.
 const LENGTH: u32 = 2;
 
-/// A planted bug or lie.
+/// A bug that is planted on purpose, to test whether a campaign finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A bug in the core.
     Bug(Bug),
-    /// A lie of the cards: the card acknowledges what it has not done.
+    /// A bug in the model of the cards, called a lie: for example, the card acknowledges what it
+    /// has not done.
     Lie(Lie),
 }
 
@@ -67,14 +68,15 @@ impl Planted {
     }
 }
 
-/// A campaign that looks for planted bugs.
+/// A campaign that looks for a planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
     /// Random cases.
     Random,
     /// All small programs of requests, with a power cut at every event.
     Programs,
-    /// The card is replaced by another at each event.
+    /// Campaign in which the card is replaced by another one: each case does this once, at each
+    /// event of a run in turn.
     AnotherCard,
     /// Random cases on controllers that leave transfers open.
     Streams,
@@ -86,13 +88,15 @@ pub enum Campaign {
     Large,
     /// Random cases on controllers that take few blocks at a time.
     Narrow,
-    /// Random cases in the corners ([`super::corners`]).
+    /// Random cases with rare settings ([`super::corners`]).
     Corners,
-    /// Faults of a command queue at each of their events.
+    /// Single faults of a command queue: each kind of fault in turn, at each event where it can
+    /// strike.
     QueueSweep,
-    /// Faults of a command queue at each of their events, in runs with a bad block.
+    /// Pairs of faults with a command queue: a block that cannot be programmed or read, and a
+    /// second fault at each event where it can strike.
     QueueDouble,
-    /// An [aimed] campaign, by its number.
+    /// One of the [aimed] campaigns, by its index in [`aimed::CAMPAIGNS`].
     Aimed(usize),
 }
 
@@ -178,7 +182,7 @@ impl Campaign {
 pub struct Found {
     /// Campaign that has found the bug.
     pub campaign: Campaign,
-    /// Promise that the bug has broken.
+    /// Promise that the stack has broken because of the planted bug.
     pub violation: Violation,
     /// Real time that the search took in one thread.
     pub took: Duration,
@@ -190,7 +194,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Returns the median of the numbers of requests.
+    /// Returns the number of requests until the bug was found: the median over the start seeds.
     #[must_use]
     pub fn median_requests(&self) -> u64 {
         let mut requests = self.requests.clone();

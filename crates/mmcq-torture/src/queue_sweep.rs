@@ -29,7 +29,7 @@ const MACHINES: [(&str, bool, u8, Option<TaskOrder>); 11] = [
     ("emmc-packed", false, 0, None),
 ];
 
-/// Number of workloads.
+/// Number of workloads of this sweep: the same requests on each of the machines.
 pub const WORKLOADS: u64 = MACHINES.len() as u64;
 
 const READ: Asked = Asked::Read;
@@ -109,8 +109,9 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Executes a case once for each event of this point, with one more fault at that event, until a
-/// run ends before the event.
+/// Executes a case again and again, each time with one more fault, at the next event of this point.
+/// Ends when a run has no such event any more, or when the stack has broken a promise (a guarantee
+/// about data).
 fn each(
     whole: &Case,
     before: &[Shot],
@@ -139,7 +140,8 @@ fn each(
     }
 }
 
-/// Sweeps single faults, at the points for which `wanted` returns true.
+/// Runs each workload again and again with one fault in each run: each fault of [`kinds`] whose
+/// point `wanted` accepts, at each event of this point.
 pub fn singles(
     wanted: &(dyn Fn(Point) -> bool + Sync),
     jobs: usize,
@@ -156,8 +158,8 @@ pub fn singles(
     })
 }
 
-/// Sweeps pairs of faults: one block cannot be programmed or read, and a second fault strikes at
-/// each event of its point.
+/// Sweeps pairs of faults. The first fault: one block cannot be programmed or read. The second
+/// fault strikes at each later event in turn, one run for each event.
 pub fn doubles(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

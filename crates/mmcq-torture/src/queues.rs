@@ -13,7 +13,8 @@ use mmcq_sim::card::TaskOrder;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
 /// Faults of the card's queue, in addition to all others.
 const STRIKES: [(Point, Strike); 9] = [
@@ -27,7 +28,7 @@ const STRIKES: [(Point, Strike); 9] = [
     (Point::Pack, Strike::Astray(1)),
     (Point::Pack, Strike::Astray(-1)),
 ];
-/// Faults of the controller's command queue engine.
+/// Faults of the controller's command queue engine, in addition to those of the card's queue.
 const ENGINES: [(Point, Strike); 8] = [
     (Point::Doorbell, Strike::Lost),
     (Point::TaskEnd, Strike::Spurious(1)),
@@ -38,7 +39,7 @@ const ENGINES: [(Point, Strike); 8] = [
     (Point::Blame, Strike::Lost),
     (Point::Interrupt, Strike::Lost),
 ];
-/// Faults of the controller's chains.
+/// Faults of chains, which the controller executes, in addition to all others.
 const CHAINS: [(Point, Strike); 3] =
     [(Point::List, Strike::Lost), (Point::List, Strike::Fail), (Point::Interrupt, Strike::Lost)];
 /// Largest numbers of requests under way at a time; each case draws one value. A queue needs

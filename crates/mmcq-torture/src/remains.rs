@@ -56,9 +56,9 @@ impl Run<'_> {
         Ok(End::Over)
     }
 
-    /// Examines every sector of the card. Also checks that no partition has changes that no request
-    /// named, and that no setting has changed. `which` is 0 for the first card, 1 for the card that
-    /// replaced it.
+    /// Examines every sector of the card. Also checks that no request has changed a partition that
+    /// it did not name, and that no setting of the card has changed. `which` is 0 for the first
+    /// card, 1 for the card that replaced it.
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
@@ -102,8 +102,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the first sector of the window that the case uses in a partition: in the user area
-    /// (0) the case gives it, in other partitions it is sector 0.
+    /// Returns the first of the sectors that the case's requests use in this partition. In the user
+    /// area (`area` 0) the case decides it; in other partitions it is sector 0.
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }

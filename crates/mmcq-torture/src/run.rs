@@ -43,7 +43,7 @@ pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 pub(super) enum End {
     /// All operations were answered, or the card could not be brought up.
     Over,
-    /// A power cut of the case came first.
+    /// A power cut of the case came before all operations were answered.
     Cut(Cut),
 }
 
@@ -99,9 +99,9 @@ pub(super) struct Run<'r> {
     pub bench: &'r mut Bench,
     pub outcome: &'r mut Outcome,
     pub faults: &'r Faults,
-    /// Number of operations that were begun.
+    /// Number of the case's operations that were begun so far.
     next: usize,
-    /// Power cuts that are still to come.
+    /// Power cuts of the case that have not happened yet.
     cuts: &'r [Cut],
     /// First sector of the window of sectors that the case uses.
     pub base: u64,
@@ -126,15 +126,18 @@ pub(super) struct Run<'r> {
     pub cid: [u32; 4],
     /// Settings of the first card, and of the card that replaces it. No request changes a setting.
     pub settings: [Vec<(&'static str, u8)>; 2],
-    /// Number of losses of data that the checker knows, as [`Card::losses`] counts them.
+    /// Number of losses of data, as [`Card::losses`] counts them, of which the checker has been
+    /// informed.
     pub losses: (u64, u64),
-    /// Number of lost responses with the bit ERROR that the checker knows.
+    /// Number of responses that did not reach the host although they had the bit ERROR. This counts
+    /// those of which the checker has been informed.
     pub unheard: u64,
     /// Number of the event at which the write protection of the card ends.
     pub protected_until: Option<u64>,
     /// Last time in ns at which the card was write-protected.
     pub protected_ns: Option<u64>,
-    /// Number of reads and writes that failed on the medium and that the checker knows.
+    /// Number of reads and writes that failed on the medium and that were already reported to the
+    /// checker.
     pub late_failures: usize,
     /// Whether all complete writes were on the card at the last power cut. That is so if the engine
     /// was idle, had the status of all writes and had no error to report, and the card has no
@@ -142,11 +145,11 @@ pub(super) struct Run<'r> {
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// Number of events of each point after the last step of the machine. At the first fault these
-    /// numbers become the first mark.
+    /// For each point, the number of its events after the last step of the machine. At the first
+    /// fault these numbers become the first entry of [`Outcome::marks`].
     pub quiet: [u64; Point::COUNT],
-    /// State at the last event: the sectors at stake, the number of answers, and the number of
-    /// requests.
+    /// State at the last event: the sectors whose content a power cut could change, the number of
+    /// answers, and the number of requests.
     stake: (Vec<AtStake>, u64, usize),
 }
 

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Largest number of failures that are stored, one of each shape ([`shape`]).
+/// Largest number of failures whose texts are stored. Texts that differ only in numbers are stored
+/// once ([`shape`]).
 const FAILURES_MAX: usize = 8;
 /// Number of broken promises at which a campaign stops.
 const BROKEN_MAX: u64 = 64;
@@ -43,29 +44,30 @@ pub struct Score {
     pub longest_ns: u64,
     /// Description of the case in which this longest time occurred.
     pub longest_in: String,
-    /// Recovery steps that the stack has taken.
+    /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
-    /// Number of faults that struck, by point and kind.
+    /// Number of faults that struck, by point (the place in the models) and kind.
     pub struck: BTreeMap<(Point, String), u64>,
-    /// Number of broken promises, by kind.
+    /// Number of times that the stack has broken a promise (a guarantee about data), by kind.
     pub broken: [u64; Fault::COUNT],
-    /// At most eight broken promises, each with its case. Of several whose texts differ only in
-    /// digits, one is stored.
+    /// At most eight cases in which the stack broke a promise (a guarantee about data), each with a
+    /// description. Of several descriptions that differ only in digits, one is stored.
     pub failures: Vec<(Case, Violation)>,
     /// Cost of recovery from each fault of the catalogue that struck once, alone or followed by a
     /// second fault, by name.
     pub recoveries: BTreeMap<String, Recovery>,
     /// Cost of each lasting fault of the catalogue, by name.
     pub lasting: BTreeMap<String, Recovery>,
-    /// Times of recovery, by class.
+    /// Times that recovery took, by class of the recovery.
     pub classes: BTreeMap<Class, Times>,
-    /// Descriptions of the first recoveries that took longer than their budget.
+    /// Descriptions of the first recoveries that took longer than allowed.
     pub late: Vec<String>,
     /// Number of power cuts or faults that were not tried, by reason.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
-/// Times of one class of recovery.
+/// How often recovery took place in one class (kind of recovery), and how long the longest one
+/// took.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// Number of recoveries of the class.
@@ -74,7 +76,7 @@ pub struct Times {
     pub longest_ns: u64,
     /// Name of the fault before the longest recovery, as in the catalogue.
     pub after: String,
-    /// Number of recoveries that have a budget.
+    /// Number of these recoveries that have a budget (a longest allowed time).
     pub judged: u64,
     /// Number of recoveries that took longer than their budget.
     pub over: u64,
@@ -99,17 +101,18 @@ impl Times {
     }
 }
 
-/// Cost of a kind of fault.
+/// Cost of a kind of fault: extra time, and requests that failed.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// Extra virtual time in ns of each run that the fault struck.
+    /// For each run that the fault struck: the virtual time in ns that it took longer than the same
+    /// run without the fault.
     pub times_ns: Vec<u64>,
     /// Number of requests that got an error in these runs.
     pub errors: u64,
 }
 
 impl Recovery {
-    /// Returns the median and the longest of the extra times in ns.
+    /// Returns the median and the longest of the extra times in ns that runs with this fault took.
     #[must_use]
     pub fn p50_p100_ns(&self) -> (u64, u64) {
         let mut times = self.times_ns.clone();
@@ -141,7 +144,8 @@ pub fn name(strike: Strike) -> String {
 }
 
 impl Score {
-    /// Adds the outcome of a run. Returns whether all promises were kept.
+    /// Adds the outcome of a run. Returns whether the stack kept all promises (its guarantees about
+    /// data).
     pub fn add(&mut self, case: &Case, outcome: &Outcome) -> bool {
         self.runs += 1;
         self.requests += outcome.requests;
@@ -226,8 +230,8 @@ impl Score {
         add(&mut self.lasting, name, errors, ns);
     }
 
-    /// Records the time of a recovery of this class after this fault of the catalogue. Compares the
-    /// time with its budget if it has one.
+    /// Records the time of a recovery of this class. `after`: name of the fault in the catalogue
+    /// that caused it. `budget_ns`: longest time that is allowed; `None`: there is none.
     pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,
@@ -263,7 +267,8 @@ impl Score {
         self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
-    /// Returns the number of broken promises.
+    /// Returns the number of broken promises: events in which the stack did not keep a guarantee
+    /// about data.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.broken.iter().sum()

@@ -28,7 +28,7 @@ pub enum Place {
     End,
 }
 
-/// Completions that the stack handles in a context that may sleep, and not in the interrupt.
+/// Which completions the stack handles in a context that may sleep, and not in the interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defer {
     /// The interrupt handler handles all completions.
@@ -124,7 +124,7 @@ pub struct Setup {
     /// How the host notices the end of busy.
     pub busy: BusyBy,
     /// Whether the controller follows version 3.00 of the SDHCI specification instead of 4.20; a
-    /// DesignWare is then an old one.
+    /// DesignWare controller is then an old one.
     pub old_host: bool,
     /// Whether the controller sends CMD12 automatically.
     pub auto_stop: bool,
@@ -132,7 +132,7 @@ pub struct Setup {
     pub auto_count: bool,
     /// Whether the driver uses CMD23 at all.
     pub count: bool,
-    /// Completions that the stack handles in a context that may sleep.
+    /// Which completions the stack handles in a context that may sleep.
     pub defer: Defer,
     /// Whether the card's volatile cache is on, if it has one.
     pub cache: bool,
@@ -144,7 +144,7 @@ pub struct Setup {
     pub scheduler: u8,
     /// Size in sectors of the window that requests use.
     pub window: u32,
-    /// Place of this window on the card.
+    /// Place on the card of the window of sectors that requests use.
     pub place: Place,
     /// Virtual time at power-on in ns.
     pub start_ns: u64,
@@ -160,7 +160,7 @@ pub struct Setup {
     pub stop_tells_ns: u16,
     /// Controller of the machine. Most settings for SDHCI controllers have no effect on others.
     pub host: Host,
-    /// Whether writes are reported complete with their data
+    /// Whether writes are reported complete when their data are transferred
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
     /// Whether reads and writes may use the card's command queue or packed commands.
@@ -187,9 +187,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// Number of ordinary calls of the driver after which the driver gets further calls, which may
-    /// come at any time (`Meddled`); 0: it gets none. SDHCI controllers, card readers and SPI buses
-    /// get none.
+    /// Number of ordinary calls of the driver between two groups of further calls, which may come
+    /// at any time (`Meddled`); 0: there are no further calls. SDHCI controllers, card readers and
+    /// SPI buses get none.
     pub meddles: u16,
     /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,

@@ -15,8 +15,8 @@ struct Shrink<'b> {
     best: Case,
 }
 
-/// Returns the shortest case found that breaks the same kind of promise; `None` if the case breaks
-/// none.
+/// Returns the shortest case found in which the stack breaks the same promise about data. `None`:
+/// the stack breaks no promise in `case`.
 pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
     let outcome = run(case, bench, None);
     let fault = outcome.violation?.fault;

@@ -11,7 +11,7 @@ use super::streams;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Faults of a byte on the bus.
+/// Faults that strike single bytes on the bus.
 const STRIKES: [Strike; 5] =
     [Strike::Flip(3), Strike::Flip(11), Strike::Lost, Strike::Astray(1), Strike::Astray(-1)];
 /// Divisor of the probability of faults of single bytes, since a block has some 520 bytes and each

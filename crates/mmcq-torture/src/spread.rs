@@ -20,8 +20,9 @@ pub(super) fn stop_at_first() {
 }
 
 /// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads.
-/// `work` adds to the score of its thread. The calls end when `work` returns false, when too many
-/// promises are broken, or when this thread is asked to end by a [`Stop`].
+/// `work` adds to the score of its thread. The calls end when `work` returns false, when the stack
+/// has broken too many promises (guarantees about data), or when this thread is asked to end by a
+/// [`Stop`].
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (total, asked) = (Mutex::new(Score::default()), Stop::heard());
@@ -86,8 +87,9 @@ impl Share {
     }
 }
 
-/// Executes the cases that `draw` makes from the share's seeds, until the share is done or too many
-/// promises are broken. Calls `progress` with the requests of each case.
+/// Executes the cases that `draw` makes from the share's seeds. Ends when the share is done, or
+/// when the stack has broken too many promises (guarantees about data). Calls `progress` with the
+/// number of requests of each case.
 pub fn until(share: &Share, progress: &(dyn Fn(u64) + Sync), draw: &(dyn Fn(u64) -> Case + Sync)) -> Score {
     let done = AtomicU64::new(0);
     spread(share.jobs, &|index, bench, score| {

@@ -15,12 +15,12 @@ const INCIDENT_NS: u64 = 12_000 * MS;
 /// to the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident for which status requests, CMD12 and another attempt are enough, as after
-    /// damaged or lost commands, responses and blocks.
+    /// An incident that ended with status requests, CMD12 and another attempt, as after damaged or
+    /// lost commands, responses and blocks.
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
-    /// Recovery step R5 (a new tuning).
+    /// A new tuning, which is recovery step R5 ([`RecoveryStep::Retune`]).
     Retune,
     /// Recovery step R5 (a new tuning) that leads to the next step because the card does not
     /// respond. A controller that tunes by itself has 150 ms for the whole tuning, and does not
@@ -37,14 +37,14 @@ pub enum Class {
     PowerCycle,
     /// The answer to a request after the stack has given up the card (R11).
     Dead,
-    /// A whole incident, from its first step to the next answer.
+    /// The whole time of recovery, from its first step to the next answer to a request.
     Whole,
 }
 
 impl Class {
     /// Number of classes of recovery times.
     pub const COUNT: usize = 10;
-    /// All classes, in the order of their declaration.
+    /// All classes of recovery times, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,
@@ -58,8 +58,8 @@ impl Class {
         Class::Whole,
     ];
 
-    /// Returns the class of a recovery step; `None` if the step has no own budget. `next` is the
-    /// step after it.
+    /// Returns the class (with a time budget) to which a step of recovery belongs; `None` if the
+    /// step has no budget of its own. `next` is the step after it.
     fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
@@ -74,8 +74,8 @@ impl Class {
         }
     }
 
-    /// Returns the budget in ns, without the times that the card declares and without the transfer
-    /// itself ([`Outcome::allowance`]).
+    /// Returns the longest time in ns that a recovery of this class may take. The times that the
+    /// card declares, and the transfer itself, are not included ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {
@@ -114,18 +114,19 @@ impl fmt::Display for Class {
 pub struct Stopwatch {
     /// Number of recovery steps since power-on.
     steps: u64,
-    /// Number of interrupts since power-on that the stack found lost.
+    /// Number of lost interrupts that the stack has found since power-on.
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// Time in ns and kind of the last step.
+    /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,
 }
 
 impl Stopwatch {
-    /// Records that recovery has begun this step.
+    /// Records that recovery has begun `step` at `at_ns`. Adds the time of the previous step to
+    /// `times`, if that step has a class.
     pub fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
         self.step_ends(at_ns, Some(step), times);
         self.step = Some((at_ns, step));
@@ -146,7 +147,8 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a request was answered. Returns true if the answer ends an incident.
+    /// Records that a request was answered. Returns true if this answer ends the handling of a
+    /// failure.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -229,8 +231,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records in a dry run how many events each point has had, at a new recovery step or at the
-    /// end of an incident. Does nothing before the first fault.
+    /// Records in a dry run how many events each point has had. Called at a new recovery step, and
+    /// when the handling of a failure ends. Does nothing before the first fault.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();
@@ -238,8 +240,9 @@ impl Run<'_> {
         }
     }
 
-    /// Records the number of events at each point when the requests end or the power is cut, if no
-    /// request was answered since an incident began or since an interrupt was found lost.
+    /// Records the number of events at each point, when the requests end or the power is cut. Does
+    /// so only while recovery is going on, or while the request whose interrupt was lost has no
+    /// answer.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

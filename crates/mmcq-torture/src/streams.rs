@@ -22,15 +22,16 @@ use mmcq_sim::world::Stream;
 
 /// Names of the cards that a card reader and an SPI bus support.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
-/// Value of [`Wishes::faults`] in this campaign.
+/// Value of [`Wishes::faults`], a probability, in this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
-/// Time in ns that a register access takes. The driver polls such a controller until it is done, so
-/// time must advance with each access.
+/// Time in ns that a register access takes. The driver of such a controller polls registers until
+/// the controller is done, so time must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
 /// Size in sectors of the window that requests use: large enough for many consecutive requests.
 const WINDOW: u32 = 256;
-/// Probability that a request starts where the one before it ended; each case draws one value.
+/// Probability that a request starts at the sector after the request before it; each case draws one
+/// value.
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
 /// Probability of a pause before a request; each case draws one value. [`REST_US`] has the longest
 /// pauses, of which each case draws one too.
@@ -102,7 +103,8 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes most requests whole flash pages, since other requests end an open transfer of an SDHCI.
+/// Makes most requests whole flash pages. On an SDHCI a request that is not whole pages ends an
+/// open transfer.
 fn in_pages(operations: &mut [Operation], random: &mut Stream) {
     let share = [0.5, 0.9, 1.0][random.below(3) as usize];
     for operation in operations {

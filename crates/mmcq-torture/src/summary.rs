@@ -1,5 +1,5 @@
-//! Summary of a share of a random campaign: a line of JSON. Summaries of several shares can be
-//! added up.
+//! Summary of a part (share) of a random campaign, as a line of JSON. If several computers run one
+//! part each, their summaries can be added.
 
 use super::score::Score;
 use super::spread::Share;
@@ -32,13 +32,13 @@ pub struct Summary {
     pub longest: (u64, String),
     /// Number of recovery steps, by name.
     pub steps: BTreeMap<String, u64>,
-    /// Number of faults, by point and kind.
+    /// Number of faults that struck, by point (the place in the models) and kind.
     pub faults: BTreeMap<String, u64>,
     /// Number of broken promises, by kind.
     pub broken: BTreeMap<String, u64>,
-    /// The first broken promises: seed and text.
+    /// The first broken promises: seed of the case, and text.
     pub failures: Vec<(u64, String)>,
-    /// Number of recoveries that took longer than their budget.
+    /// Number of recoveries that took longer than the time allowed for their class.
     pub over_budget: u64,
 }
 
@@ -63,7 +63,8 @@ pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
     Ok(campaigns)
 }
 
-/// Numbers that are added up over shares.
+/// Counters of a campaign. The sums over all shares (parts of a campaign that ran separately) are
+/// the campaign's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -77,7 +78,7 @@ pub struct Counts {
     pub dropped: u64,
     /// Number of power cuts.
     pub cuts: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models, such as commands, blocks and interrupts.
     pub events: u64,
     /// Total virtual time in ns.
     pub virtual_ns: u64,
@@ -87,7 +88,8 @@ pub struct Counts {
 const FAILURES_MAX: usize = 64;
 
 impl Summary {
-    /// Returns the summary of a finished share. A campaign without shards is one share.
+    /// Returns the summary of the part (share) of a campaign that this process has executed. A
+    /// campaign without shards is one share.
     pub fn of(campaign: String, share: &Share, score: &Score) -> Self {
         let shard = share.shard.unwrap_or(Shard { index: 0, count: 1 });
         let named = |names: &mut dyn Iterator<Item = (String, u64)>| names.filter(|(_, n)| *n > 0).collect();
@@ -138,10 +140,10 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Adds the summary of other shares of the same campaign.
+    /// Adds the summary of other parts (shares) of the same campaign.
     ///
     /// # Errors
-    /// One line: the shares belong to another campaign, or a share is in both summaries.
+    /// One line: the parts belong to another campaign, or a part is in both summaries.
     pub fn merge(&mut self, other: Summary) -> Result<(), String> {
         let of = |s: &Summary| (s.campaign.clone(), s.seed, s.asked, s.of);
         if of(self) != of(&other) {
@@ -183,7 +185,8 @@ impl Summary {
         Ok(())
     }
 
-    /// Returns the numbers of the shares that are missing in this summary.
+    /// Returns the numbers, from 1, of the parts of the campaign that were not added to this
+    /// summary.
     pub fn missing(&self) -> Vec<usize> {
         (1..=self.of).filter(|share| !self.shares.contains(share)).collect()
     }

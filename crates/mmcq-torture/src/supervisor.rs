@@ -22,10 +22,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 
-/// Events that the supervisor has reported and that [`Run::kept`] has not handled yet.
+/// Events that the supervisor has reported and that the run ([`Run::kept`]) has not handled yet.
 pub(super) type News = RefCell<Vec<Event>>;
 
-/// The supervisor's future ([`mmcq::card::supervise`]); `None` on a machine without a supervisor.
+/// The supervisor of a run: its future ([`mmcq::card::supervise`]; `None` on a machine without a
+/// supervisor), and the events that it reports.
 pub(super) struct Supervisor<'m> {
     future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
     news: &'m News,
@@ -204,8 +205,8 @@ impl Run<'_> {
         }
     }
 
-    /// Begins the [`Visit`] of the case at its event: removes the card to insert another one or the
-    /// same again, or write-protects it. Later ends the visit.
+    /// Begins the [`Visit`] of the case when its event has come: removes the card (to insert
+    /// another one or the same again), or write-protects it. In later calls ends the visit.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         self.protection_ends(machine);
@@ -248,7 +249,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the write protection if its last event has come.
+    /// Switches the card's write protection off when the controllers have had as many events as the
+    /// case says.
     fn protection_ends<B: Platform>(&mut self, machine: &Machine<B>) {
         let Some(until) = self.protected_until else { return };
         self.protected_ns = Some(machine.now());
@@ -273,8 +275,8 @@ impl Run<'_> {
         self.case.setup.equip(self.bench.profiles[self.case.setup.card].clone())
     }
 
-    /// Informs the checker if the medium has failed a read or a write. Such a write may have been
-    /// complete with its data.
+    /// Informs the checker if the medium has failed a read or a write since the last call. The
+    /// stack may have reported such a write as complete before, when its data were transferred.
     pub(super) fn look_for_late_failures(&mut self) {
         let struck = self.faults.struck();
         let fails = |shot: &Shot| (shot.point, shot.strike) == (Point::Medium, Strike::Fail);
@@ -289,8 +291,9 @@ impl Run<'_> {
         Fill::Pattern(!self.case.seed)
     }
 
-    /// Examines the card that replaced the first, after power-off. If the stack has found it, it
-    /// must hold the data written to it. Otherwise no sector of it may have changed.
+    /// Examines the card that replaced the first, after power-off. If the stack has found this
+    /// card, the card must hold the data written to it. Otherwise none of its sectors may have
+    /// changed.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);

@@ -14,7 +14,8 @@ pub const OPERATIONS: u32 = 250;
 pub struct Swarm {
     /// Seeds, requests and threads of this share of the campaign.
     pub share: Share,
-    /// Value of [`Wishes::faults`] in the campaign.
+    /// Mean probability with which faults strike in the cases of the campaign: see
+    /// [`Wishes::faults`].
     pub faults: f64,
     /// Approximate number of power cuts. Each run ends with a cut. A cut that is drawn beyond the
     /// end of a run does not happen.

@@ -38,8 +38,8 @@ pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
 
-/// Removes the broken promise from an outcome if a fault that no stack can notice
-/// ([`beyond_contract`]) is planned in the case. A hang stays.
+/// Removes the report of a broken promise from an outcome, if the case plans a fault that no stack
+/// can notice ([`beyond_contract`]). The report of a hang stays.
 pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
@@ -98,9 +98,10 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
     }
 }
 
-/// Compares recovery times with their budgets after several faults or a lasting fault. Each whole
-/// incident must end within its budget. After the stack has given up the card, each request must be
-/// answered at once.
+/// Compares recovery times with their budgets in a case with several faults or a lasting fault.
+///
+/// - The time from a failure to the next answer must be within its budget.
+/// - After the stack has given up the card, each request must be answered at once.
 pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
     // A lost interrupt is noticed at the deadline of its phase; for a flush this adds the card's
     // own time once more.
@@ -119,8 +120,9 @@ pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score
     }
 }
 
-/// Sweeps single faults: each kind strikes at the first event, then at the second and so on, until
-/// a run ends before the event, a promise is broken, or `ORDINALS_MAX` events were struck.
+/// Sweeps single faults: each kind of fault strikes at the first event of its point, then at the
+/// second and so on. The sweep of a kind ends when a run has no such event any more, when the stack
+/// has broken a promise (a guarantee about data), or after `ORDINALS_MAX` events.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -162,12 +164,14 @@ const SECONDS: [(Point, Strike); 12] = [
 /// together. If the recovery has so many events that this is not enough, only some events of each
 /// stretch (the time between two recovery steps) are struck.
 const EVENTS_MAX: u64 = 400_000;
-/// Smallest limit for the number of events of a stretch at which a second fault strikes. It holds
-/// even if all runs together then have more controller events than [`EVENTS_MAX`].
+/// Smallest limit for the number of events in a stretch (the time between two recovery steps) at
+/// which a second fault strikes. The limit is not made smaller, even if all runs together then have
+/// more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
-/// Returns the numbers of the events that are struck in a stretch of recovery, at most `limit`.
-/// Half of them are at its beginning, a quarter at its end, and the others evenly between.
+/// Returns the numbers of the events that are struck in a stretch of recovery (the time between two
+/// recovery steps), at most `limit`. Half of them are at its beginning, a quarter at its end, and
+/// the others evenly between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -181,8 +185,9 @@ pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     picked
 }
 
-/// Returns all second faults in a recovery, at most `limit` in each stretch between two of its
-/// `marks` ([`Outcome::marks`]).
+/// Returns the second faults to try during the recovery from the fault `shot`, one after the other.
+/// The [marks](Outcome::marks) divide the recovery into stretches. For each kind of fault, at most
+/// `limit` events of each stretch are struck.
 pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Shot> {
     let mut seconds = Vec::new();
     for (point, strike) in SECONDS {
@@ -203,18 +208,19 @@ pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Sho
 /// Number of places in each workload at which the first fault of [`double`] strikes.
 pub const PLACES: u64 = 3;
 
-/// Returns the first, the middle and the last event of a point in a workload; `from` is the number
-/// of the first.
+/// Returns the numbers of the first, the middle and the last of `events` events of a point in a
+/// workload; `from` is the number of the first.
 fn places(from: u64, events: u64) -> Vec<u64> {
     let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
     places.dedup();
     places
 }
 
-/// Sweeps pairs of faults. The first strikes at the beginning, in the middle and at the end of each
-/// workload, the second at the events from there to the end of recovery: at all of them or, in a
-/// long recovery, at some. Calls `progress` with the number of places done, of [`PLACES`] for each
-/// kind and workload.
+/// Runs each workload with two faults, for many pairs of places. The first fault strikes at the
+/// beginning, in the middle or at the end of the workload. The second fault strikes after the
+/// first, at each event until recovery ends, or at some of them if recovery is long. Calls
+/// `progress` with the number of first places done, of [`PLACES`] for each kind of fault and
+/// workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -275,7 +281,8 @@ fn second_faults(
     }
 }
 
-/// Numbers of events of a workload after which a lasting fault begins.
+/// Events at which a lasting fault begins, one run for each. 0 is the first event of the fault's
+/// point that the sweep strikes, 9 is nine events later.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
 /// Sweeps lasting faults: every request must be answered in bounded time.

@@ -15,7 +15,7 @@ pub enum Error {
     /// No PCI device has this address.
     #[error("{address}: no such PCI device; {known}")]
     NoDevice {
-        /// The address that was asked for.
+        /// PCI address that the user has given.
         address: Address,
         /// The SD host controllers of this machine, as text.
         known: String,
@@ -63,18 +63,19 @@ pub enum Error {
         /// The user's number (UID).
         user: u32,
     },
-    /// The IOMMU group has other devices that are bound to other drivers.
+    /// The IOMMU group has other devices that are bound to other drivers, so the kernel gives the
+    /// group to no program.
     #[error("IOMMU group {group}: not all of {members} are bound to vfio-pci or to no driver")]
     NotViable {
         /// The number of the group.
         group: String,
-        /// The addresses of the group's devices.
+        /// The PCI addresses of all devices in the IOMMU group.
         members: String,
     },
     /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// The system call, and what it was for.
+        /// Thing that the system call was for, such as the path of a file.
         what: String,
         /// The error that the system call returned.
         error: io::Error,
@@ -129,7 +130,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes the error of a failed system call; `what` says which call.
+    /// Makes the error of a failed system call; `what` says what the call was for.
     pub(crate) fn system(what: impl Into<String>, error: io::Error) -> Self {
         Error::System { what: what.into(), error }
     }

@@ -65,7 +65,8 @@ impl Interrupt {
         wait(&self.event, at_most)
     }
 
-    /// Unmasks the interrupt pin after the program has handled the interrupt.
+    /// Unmasks the interrupt pin after the program has handled the interrupt. Does nothing if the
+    /// kernel does not mask this interrupt.
     pub fn unmask(&self) -> io::Result<()> {
         if self.masks_itself { kernel::unmask(&self.device, kernel::IRQ_INTX) } else { Ok(()) }
     }

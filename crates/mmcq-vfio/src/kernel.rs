@@ -25,12 +25,11 @@ const IOMMU_MAP_DMA: libc::Ioctl = call(13);
 
 /// The VFIO API version that this file was written for.
 pub const API_VERSION: i32 = 0;
-/// Number of the IOMMU type "type 1" in VFIO, a kind of protection; the next two constants are
-/// other kinds.
+/// Number by which VFIO names the IOMMU protection "type 1" (`VFIO_TYPE1_IOMMU`).
 pub const TYPE1: i32 = 1;
-/// Number of the IOMMU type "type 1, version 2" in VFIO.
+/// Number by which VFIO names the IOMMU protection "type 1, version 2" (`VFIO_TYPE1v2_IOMMU`).
 pub const TYPE1_V2: i32 = 3;
-/// Number of the VFIO type without an IOMMU: no protection.
+/// Number by which VFIO names work without an IOMMU, so without protection (`VFIO_NOIOMMU_IOMMU`).
 pub const NOIOMMU: i32 = 8;
 /// The VFIO region of the PCI configuration space; regions 0 to 5 are the BARs.
 pub const REGION_CONFIG: u32 = 7;
@@ -60,11 +59,11 @@ struct GroupStatus {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// Size of this structure in bytes.
+    /// Size of this structure in bytes, by which the kernel checks the structure.
     pub argsz: u32,
     /// Bit 0: readable; bit 1: writable; bit 2: can be mapped.
     pub flags: u32,
-    /// Number of the region.
+    /// Number of the region, for which the caller asks: 0 to 5 are the BARs.
     pub index: u32,
     /// Offset of further information in this structure; not used.
     pub cap_offset: u32,
@@ -155,7 +154,7 @@ pub fn is_viable(group: &File) -> io::Result<bool> {
     Ok(status.flags & GROUP_VIABLE != 0)
 }
 
-/// Adds a group to a container.
+/// Adds an IOMMU group to a container. The groups of a container share one DMA address space.
 pub fn set_container(group: &File, container: &File) -> io::Result<()> {
     let mut descriptor: libc::c_int = container.as_raw_fd();
     // SAFETY: the argument is a pointer to a file descriptor.
@@ -200,7 +199,8 @@ pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     Ok((info.flags & IRQ_EVENTFD != 0).then_some((info.count, info.flags & IRQ_AUTOMASKED != 0)))
 }
 
-/// Connects the device's first interrupt of this kind to an eventfd.
+/// Connects an interrupt of the device to an eventfd. `index`: VFIO's number for the kind of
+/// interrupt, such as INTx or MSI; if there are several of this kind, the first is connected.
 pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     let argsz = size_of::<IrqSet>() as u32;
     let mut set = IrqSet { argsz, flags: SET_EVENTFD | SET_TRIGGER, index, start: 0, count: 1, event };

@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) const BYTES: usize = 2 << 20;
 /// Alignment in bytes of each part that is given out.
 const ALIGN: usize = 4096;
-/// The flag `MAP_HUGE_2MB` of mmap.
+/// The flag `MAP_HUGE_2MB` of mmap: the large page has 2 MiB.
 const HUGE_2_MIB: libc::c_int = 21 << 26;
 
 /// A contiguous range of memory at one bus address. Parts of it are given out and come back. The
@@ -29,7 +29,7 @@ pub struct Memory {
     parts: RefCell<Vec<Part>>,
 }
 
-/// A part of the memory that is given out.
+/// An allocated part of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     /// Offset from the beginning of the memory, in bytes.
@@ -39,7 +39,8 @@ struct Part {
 }
 
 impl Part {
-    /// Returns the offset behind this part, aligned, where another part may begin.
+    /// Returns the offset in bytes, rounded up to the alignment, at which another part may begin
+    /// after this part.
     fn end(&self) -> usize {
         self.start + self.bytes.next_multiple_of(ALIGN)
     }
@@ -146,7 +147,7 @@ impl Memory {
         Some(unsafe { DmaBuf::from_raw(part, bytes) })
     }
 
-    /// Moves a value into the memory for ever. Returns `None` if there is no room.
+    /// Moves a value into this memory, where it stays for ever. Returns `None` if there is no room.
     pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let part = self.take(size_of::<T>(), ALIGN)?.cast::<T>();

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// Number of requests that the engine can hold at a time.
 pub const SLOTS: usize = 64;
-/// Size of a [buffer](Reader::buffer) in bytes.
+/// Size in bytes of a buffer that [`Reader::buffer`] returns.
 pub const PIECE_BYTES: u32 = 128 << 10;
 /// Number of DMA descriptors, of at most 64 KiB each: enough to merge several buffers into one
 /// transfer.
@@ -40,14 +40,14 @@ const QUIET: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(5);
 /// Largest interval between two polls of the stack while a future goes on after its card has gone.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
-/// Most events of the card that are handled in one poll.
+/// Largest number of events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;
-/// Most times that the interrupt handler runs for one message. An event between the handler's read
-/// and its acknowledge keeps the interrupt asserted and sends no new message, so the handler runs
-/// again.
+/// Largest number of times that the interrupt handler runs for one interrupt message. An event
+/// between the handler's read and its acknowledge keeps the interrupt asserted and sends no new
+/// message, so the handler runs again.
 const TURNS_MAX: u32 = 16;
 
-/// The type of a reader's stack.
+/// The stack of a reader: mmcq's engine with the SDHCI driver, for use by one thread.
 pub type Stack = mmcq::task::Stack<(Alone, Streams<Window, Mapped, DESCRIPTORS>), SLOTS>;
 
 /// A lock for a stack that only one thread can reach; it locks nothing.
@@ -78,7 +78,7 @@ const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
 
 type Supervisor = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
 
-/// The stack on the heap; it is freed with the reader.
+/// The stack, on the heap at a fixed address. It is freed when the reader is dropped.
 struct Owned(NonNull<Stack>);
 
 impl Owned {
@@ -116,7 +116,7 @@ pub struct Reader {
     card: Cell<Option<Card>>,
     ext_csd: Cell<Option<[u8; 512]>>,
     interrupts: Cell<u64>,
-    /// End of the present [`pause`](Self::pause).
+    /// Time at which the present [`pause`](Self::pause) ends; `None`: there is no pause.
     pause_ends: Cell<Option<Instant>>,
 }
 
@@ -262,7 +262,8 @@ impl Reader {
         Ok(card)
     }
 
-    /// Makes the supervisor of a card.
+    /// Makes the supervisor of this card, which from now on is the reader's card. `scratch`: buffer
+    /// that the supervisor uses.
     fn supervisor(&self, card: Card, scratch: DmaBuf) -> Supervisor {
         self.card.set(Some(card));
         // SAFETY: the supervisor's future is dropped before the stack: in `dismiss`, or in `drop`
@@ -297,12 +298,12 @@ impl Reader {
 
     /// Runs a future of the stack to its end. After the card was removed or exchanged, every
     /// request fails until the next [`bring_up`](Self::bring_up), so no request for one card
-    /// reaches another. A future that ends because of that returns its output, with the buffers in
-    /// it.
+    /// reaches another. A future that ends because its requests failed returns its output, with the
+    /// buffers in it.
     ///
     /// # Errors
-    /// [`Error::Left`]: the card is gone, and the future did not end within 5 s; the future is
-    /// dropped. A buffer that it held outside of a request is lost.
+    /// [`Error::Left`]: the card is gone, and the future did not end within 5 s. The future is
+    /// dropped; a buffer that it held outside of a request is lost.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let leaving = Cell::new(false);
         let mut left: Option<(Error, Instant)> = None;
@@ -331,8 +332,9 @@ impl Reader {
     /// Sleeps until the controller interrupts, a deadline has come, or `at_most` has passed; then
     /// handles the interrupt.
     fn sleep(&self, at_most: Duration) -> Result<(), Error> {
+        // Taken: a pause that still lasts sets it again when it is polled, which follows each sleep.
         let pause =
-            self.pause_ends.get().map_or(QUIET, |ends| ends.saturating_duration_since(Instant::now()));
+            self.pause_ends.take().map_or(QUIET, |ends| ends.saturating_duration_since(Instant::now()));
         let due = self.due().min(at_most).min(pause);
         if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
             self.served(|| self.stack().on_irq())
@@ -400,8 +402,9 @@ impl Reader {
         })
     }
 
-    /// Polls the supervisor. After an exception event, begins another supervisor of the card. After
-    /// any other event the card is not used any more, and [`Error::Left`] is returned.
+    /// Polls the supervisor. If it reports an exception event of the card, begins another
+    /// supervisor of this card. After any other event the card is not used any more, and
+    /// [`Error::Left`] is returned.
     fn keep(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut supervisor = self.supervisor.borrow_mut();
         let Some(future) = supervisor.as_mut() else { return Ok(()) };
@@ -422,8 +425,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Flushes and switches off the card, and releases the controller. An error of the card comes
-    /// from the flush: written data may be lost.
+    /// Flushes the card's cache, switches the card off, and releases the controller. An error of
+    /// the card means that the flush may have failed, so written data may be lost.
     pub fn close(mut self) -> Result<(), Error> {
         let (address, card) = (self.device.address(), self.card.get());
         self.dismiss()?;
@@ -440,7 +443,8 @@ impl Reader {
     }
 }
 
-/// Records whether a waker was called.
+/// Records whether the waker, which future and supervisor share, was called since the last
+/// clearing.
 #[derive(Default)]
 struct Woken(AtomicBool);
 

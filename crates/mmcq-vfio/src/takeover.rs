@@ -16,9 +16,9 @@ const LOOKS: u32 = 500;
 /// Pause between two polls for the end of a software reset.
 const BETWEEN: Duration = Duration::from_micros(200);
 
-/// A PCI function that contains one SD host controller a slot.
+/// A PCI function that contains one SD host controller for each of its slots.
 pub(crate) trait Function {
-    /// Access to the registers of a slot.
+    /// Type of the access to the registers of a slot.
     type Registers: Regs;
 
     /// Switches bus mastering on or off: whether the function may access memory.
@@ -30,7 +30,7 @@ pub(crate) trait Function {
     /// Returns the number and the registers of each slot that has registers.
     fn slots(&self) -> Result<Vec<(u8, Self::Registers)>, Error>;
 
-    /// Waits for this time.
+    /// Waits for this time, between two polls for the end of a reset.
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }

@@ -4,13 +4,16 @@
 //! The controller is a model of a few memory cells: a command completes as soon as the stack writes
 //! it, so that only the stack's own work is measured. The model counts the register accesses.
 
-use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Kind, Request, SlotId, SlotSet};
-use mmcq::host::sdhci::{Cqhci, CqhciConfig, Sdhci, SdhciConfig, Table, TaskList, TransferMode};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Kind, Request, SlotId, SlotSet, StaysOpen};
+use mmcq::host::sdhci::{
+    Cqhci, CqhciConfig, OpenWrites, Sdhci, SdhciConfig, StreamConfig, Streams, Table, TaskList, TransferMode,
+};
 use mmcq::host::{
-    BusOp, CommandQueueHost, Direction, Dma, DmaError, Host, QueueSettings, Regs, Segment, Step, Task,
+    BusOp, CommandQueueHost, Direction, Dma, DmaError, Host, Phase, QueueSettings, Regs, Segment, Step, Task,
     TaskFlags, Timing, Width,
 };
 use mmcq::sched::{Fifo, HostQueued, Profile, Queued};
+use mmcq::spec::command::{Command, Resp};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::ptr::NonNull;
@@ -30,11 +33,15 @@ struct Cells {
     rung: Cell<u32>,
     /// The task of the command queue engine that ended last.
     ended: Cell<u32>,
+    /// Whether SDMA stands at a boundary in the middle of a read.
+    stands: Cell<bool>,
 }
 
 const STATUS: usize = 0x30 / 4;
 /// Interrupt status at the end of a command: Command Complete and Transfer Complete.
 const DONE: u32 = 3;
+/// Interrupt status at a boundary of SDMA: DMA Interrupt.
+const DMA_INTERRUPT: u32 = 1 << 3;
 /// Offset of the command queue engine's registers.
 const QUEUE: u16 = 0x200;
 const IS: u16 = QUEUE + 0x10;
@@ -54,6 +61,8 @@ impl Cells {
         if let Some(cell) = self.words.get(at) {
             let old = cell.get();
             match offset {
+                // SDMA goes on at this address; the data come at once, up to the next boundary.
+                0x00 if self.stands.get() => self.words[STATUS].set(DMA_INTERRUPT),
                 // Write one to clear.
                 0x30 | 0x32 | TCN => cell.set(old & !value),
                 // A write rings these tasks; the register itself is not modelled.
@@ -69,17 +78,26 @@ impl Cells {
                 let command = self.words[0x0c / 4].get() >> 16;
                 // Data, or busy.
                 let more = command & 1 << 5 != 0 || command & 3 == 3;
-                self.words[STATUS].set(if more { DONE } else { DONE & 1 });
-                self.answer(command >> 8 & 0x3f, self.words[0x08 / 4].get());
+                // A read by SDMA stops at its first boundary.
+                let sdma = self.words[0x28 / 4].get() & 3 << 3 == 0;
+                self.stands.set(sdma && command >> 8 & 0x3f == 18);
+                self.words[STATUS].set(match (self.stands.get(), more) {
+                    (true, _) => DONE & 1 | DMA_INTERRUPT,
+                    (false, true) => DONE,
+                    (false, false) => DONE & 1,
+                });
+                self.answer(command >> 8 & 0x3f, self.words[0x08 / 4].get(), command & 1 << 5 != 0);
             }
         }
     }
 
     /// Answers a command as a card with a queue does. One more task becomes ready between two polls
     /// (CMD13).
-    fn answer(&self, index: u32, argument: u32) {
+    fn answer(&self, index: u32, argument: u32, has_data: bool) {
         let response = &self.words[0x10 / 4];
         match index {
+            // A carrier: the card is in the middle of a write (rcv).
+            13 if has_data => return response.set(0xd00),
             13 if argument & 1 << 15 != 0 => {
                 let waits = self.announced.get() & !self.ready.get();
                 self.ready.set(self.ready.get() | waits & waits.wrapping_neg());
@@ -202,6 +220,7 @@ fn controller() -> (Controller, &'static Cells) {
         ready: none(),
         rung: none(),
         ended: none(),
+        stands: Cell::new(false),
     }));
     // Version 3, ADMA2, 8 bits, all voltages, 200 MHz; a card is inserted and DAT is high.
     cells.words[0x40 / 4].set(0x076c_c881);
@@ -308,7 +327,7 @@ fn main() {
     }
     let [lane, direction, order, depth, count] = args.as_slice() else {
         eprintln!(
-            "usage: path_length single|tasks|cqe read|write random|sequential DEPTH COUNT, or tasks COUNT"
+            "usage: path_length single|open|tasks|cqe read|write random|sequential DEPTH COUNT, or tasks COUNT"
         );
         std::process::exit(2);
     };
@@ -319,6 +338,20 @@ fn main() {
         count: count.parse().expect("COUNT is a number"),
     };
     match lane.as_str() {
+        // Writes stay open by a carrier, reads by stops of SDMA.
+        "open" => {
+            let (host, cells) = controller();
+            let mut host = Streams::new(host, StreamConfig::NONE.reads(true).writes(OpenWrites::Carrier));
+            // A carrier needs the address of the card, which the driver takes from CMD7.
+            let select = Phase::of(Command::new(7, 1 << 16, Resp::R1));
+            host.start(&select, &[], 1_000_000).expect("a command");
+            host.ack(&[]);
+            // The cells take no time, so by itself the engine would see no gain in an open transfer.
+            let stays = if load.random { StaysOpen::WherePays } else { StaysOpen::Always };
+            let mut stack = Engine::new(host, Config::DEFAULT.stays_open(stays));
+            stack.set_card_params(Some(CardParams::sd(1, 1 << 26)));
+            run(stack, cells, &load);
+        }
         "tasks" => {
             let (host, cells) = controller();
             run(with_queue(host, Queued(Fifo)), cells, &load);
@@ -342,7 +375,7 @@ struct Load {
 }
 
 fn run<H: Host, P: Profile>(mut stack: Stack<H, P>, cells: &Cells, load: &Load) {
-    let buffer = || DmaBuf::from_static(Box::leak(vec![0u64; 512].into_boxed_slice()).as_bytes());
+    let buffer = || DmaBuf::from_static(Box::leak(Box::new(Page([0; 512]))).0.as_mut_slice().as_bytes());
     let mut buffers: Vec<DmaBuf> = (0..load.depth).map(|_| buffer()).collect();
     let mut pending: [Option<SlotId>; 32] = [None; 32];
     let (mut done, mut next, mut now_ns, mut interrupts, mut alarms) = (0, 0u64, 0, 0u64, 0u64);
@@ -382,6 +415,10 @@ fn run<H: Host, P: Profile>(mut stack: Stack<H, P>, cells: &Cells, load: &Load) 
         per(alarms)
     );
 }
+
+/// A page of memory: stops need whole pages.
+#[repr(align(4096))]
+struct Page([u64; 512]);
 
 /// Views words as bytes: a buffer made of words is aligned.
 trait AsBytes {

@@ -44,7 +44,8 @@ pub struct Costs {
     /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
     /// engine.
     pub interrupt_ns: u32,
-    /// Cost of leaving the deferred interrupt, and of the next hard and deferred interrupt.
+    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
+    /// and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
@@ -113,8 +114,8 @@ impl Costs {
         }
     }
 
-    /// Returns the CPU time at the end of a wait: for the data that the CPU copies, or for the
-    /// cache maintenance.
+    /// Returns the CPU time in ns that the caller needs after a wait: to copy the data itself, or
+    /// for the cache maintenance after DMA.
     fn end_ns(&self, wait: &Wait) -> u64 {
         let bytes = u64::from(wait.bytes);
         let by_dma =
@@ -149,7 +150,7 @@ impl Class {
 /// A wait for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The class of the wait.
+    /// Kind of the event for which the engine waits, such as a command or data from the card.
     pub class: Class,
     /// Bits of the response; 0: there is none.
     pub response_bits: u8,
@@ -194,8 +195,8 @@ impl Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
 
-    /// Returns how many clocks the wait takes on the wire, with the shortest usual delays of a card
-    /// [SD 4.12].
+    /// Returns how many bus clocks the waited-for command, data and response take, with the
+    /// shortest usual delays of a card [SD 4.12].
     fn clocks(&self, bus: Bus) -> u64 {
         /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;
@@ -243,13 +244,16 @@ const SHIFT: u32 = 3;
 /// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
 
-/// A board's policy of waiting; see the documentation of this module.
+/// Decides for a board whether code that waits for the controller spins, or leaves and is called
+/// again. Learns how long the waits take. The documentation of this module has the rule.
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Measured costs of leaving, by context, where the platform does not give them.
+    /// Measured CPU costs of leaving a context and being called again, one for each context. Used
+    /// where the platform does not give the cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
-    /// Time that phases take more (or less) than their bits on the wire, by class.
+    /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
+    /// bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
     /// log2 of the number of data lines, plus 8 for data on both edges.
@@ -299,7 +303,8 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Sets the settings of the bus. Measured delays of the card stay valid.
+    /// Sets the bus settings (width, clock, double data rate), for the estimate of the transfer
+    /// times. The delays of the card that were measured before stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,
@@ -374,7 +379,8 @@ impl WaitStrategy {
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// Learns from a wait that took this long. The caller has seen its begin and its end.
+    /// Learns how long phases of the kind of `wait` take: this one took `took_ns` from its begin to
+    /// its end. The caller must have seen both.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {

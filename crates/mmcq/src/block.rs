@@ -128,8 +128,9 @@ impl From<BlockError> for Error {
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
-    /// Number of losses that this handle's flushes have reported, or that happened before the
-    /// handle was made.
+    /// The engine's count of losses of complete writes
+    /// ([`Engine::losses`](crate::engine::Engine::losses)), as it was when this handle was made or
+    /// when one of its flushes last reported a loss.
     losses: AtomicU8,
 }
 
@@ -359,7 +360,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (Ok(()), zeros)
     }
 
-    /// Returns the kind of erase that `choose` picks, and its unit in blocks.
+    /// Enables erases on the engine. Returns the kind of erase that `choose` picks from the card's,
+    /// and its unit in blocks.
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.stack.with(|engine| {
             engine.enable_extended_ops();
@@ -492,7 +494,7 @@ fn whole_blocks(bytes: usize) -> Result<u32, Error> {
     Ok(given / BLOCK_BYTES)
 }
 
-/// Returns the number of bytes of the whole blocks in a buffer.
+/// Returns how many bytes of a copy buffer are usable: its length, rounded down to whole blocks.
 fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }
@@ -502,7 +504,7 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
 #[derive(Debug)]
 pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
-    /// The copy buffer; `None` while a request has it.
+    /// The buffer through which data are copied; `None` while a request that is under way owns it.
     bounce: Option<DmaBuf>,
     claim: Claim,
 }
@@ -578,7 +580,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         self.device.rebind();
     }
 
-    /// Returns the handle on the card, which does not copy.
+    /// Returns the [`BlockDevice`] that this one uses. Calls on it copy nothing, so they need a
+    /// buffer that the controller can access.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         &self.device
     }

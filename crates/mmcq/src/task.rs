@@ -200,9 +200,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         engine.note_alarm(next_ns);
     }
 
-    /// Runs `f` with exclusive access to the engine. A call from inside another one returns
-    /// `nested`, and does nothing. If `f` ends a request that it does not wake, `f` also takes the
-    /// request's waker out of the engine.
+    /// Runs `f` with exclusive access to the engine. A call from inside another call of the stack
+    /// does nothing, and returns `nested`. If `f` ends a request without waking its task, `f` also
+    /// takes the request's waker out of the engine.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut EngineOf<B, N>) -> R) -> R {
         let mut result = nested;
@@ -334,8 +334,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Does the work of `poll` (if `alarm`) or of `on_irq`, for an engine without a fast path, and
-    /// wakes tasks at its end. One function for both needs less code.
+    /// Calls the engine's `poll` (if `alarm`) or its `on_irq`, and then wakes tasks. For an engine
+    /// without the fast path. One function for both needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {

@@ -5,9 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes a controller with this card of the simulator; NULL: the simulator has no such card. */
+/* Makes an SDHCI controller with this card of the simulator; NULL: the simulator has no such
+ * card. */
 void *board_open(const char *card);
-/* The same with Realtek's card reader in the place of the SDHCI controller. */
+/* Makes Realtek's card reader with this card of the simulator; NULL: the simulator has no such
+ * card. */
 void *board_open_rtsx(const char *card);
 uint32_t board_read(void *board, uint16_t offset, uint8_t bytes);
 void board_write(void *board, uint16_t offset, uint8_t bytes, uint32_t value);

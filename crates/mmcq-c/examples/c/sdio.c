@@ -12,7 +12,7 @@ enum { BLUETOOTH = 1, HEADER = 4, PACKETS = 8 };
 static void lock(void *context) { (void)context; }
 static void unlock(void *context) { (void)context; }
 
-/* As in card.c. */
+/* Sleeps until the interrupt or the next deadline, for a millisecond at most. */
 static void wait_for_it(void *context, const mmcq_idle *idle) {
     (void)idle;
     uint64_t soon_ns = board_now_ns(context) + 1000000, next_ns = mmcq_next_deadline_ns(0);

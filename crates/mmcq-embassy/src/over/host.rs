@@ -101,7 +101,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
         }
     }
 
-    /// Waits until the runner has dropped its work.
+    /// Aborts the runner's work, and waits until the runner has dropped it.
     fn reset(&mut self, first: bool, now_ns: u64) -> Step {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);

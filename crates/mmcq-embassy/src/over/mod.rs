@@ -20,13 +20,13 @@ use critical_section::Mutex;
 use mmcq::host::{Done, Fault, Phase, Width};
 use sdio::{MmcBus, MmcError};
 
-/// Work for the runner.
+/// Work that the engine gives to the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Phase(Phase),
     /// Calls `init_idle` of the bus.
     Init,
-    /// Calls `set_bus` of the bus.
+    /// Calls `set_bus` of the bus, with this width and this clock in hertz.
     Set(Width, u32),
 }
 
@@ -54,7 +54,8 @@ struct Inner<'b> {
 }
 
 impl Inner<'_> {
-    /// Drops the work in progress, because the engine no longer waits for it.
+    /// Discards the runner's work and result, because the engine no longer waits for them. Work
+    /// that has begun is aborted.
     fn forget(&mut self) {
         (self.job, self.result) = (None, None);
         self.abort = self.running;
@@ -89,11 +90,11 @@ impl core::fmt::Debug for Mailbox<'_> {
 }
 
 impl<'b> Mailbox<'b> {
-    /// Makes a mailbox with memory for the data of one transfer; its length limits the length of a
-    /// transfer.
+    /// Makes a mailbox between [`BusHost`] and [`Runner`], with memory for the data of one
+    /// transfer. The length of the memory limits the length of a transfer.
     ///
-    /// Data are copied through this memory, so neither half ever accesses the other's memory. The
-    /// copy is cleared when the transfer has ended.
+    /// Data are copied through this memory, so that neither of the two accesses memory of the
+    /// other. The copy is cleared when the transfer has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,
@@ -158,7 +159,7 @@ impl<'b> Mailbox<'b> {
         self.with(|inner| inner.waker.take())
     }
 
-    /// Wakes the runner.
+    /// Wakes the runner's task, if the mailbox has its waker.
     fn wake(&self) {
         if let Some(waker) = self.take_waker() {
             waker.wake();

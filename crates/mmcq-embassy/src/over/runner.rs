@@ -33,9 +33,11 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     /// Carries out phases and bus operations, in a task of its own, as long as the stack is used.
     /// `stack` is the stack whose engine has the other half.
     ///
-    /// On a bus whose `wait_for_event` fails, the card interrupt is reported every 10 ms while it
-    /// is enabled, and the code that waits for it polls the card. A bus that keeps the trait's own
-    /// `wait_for_event`, which is ready at once, is polled without a pause: let it wait, or fail.
+    /// If `wait_for_event` of the bus fails, the bus has no card interrupt. While the engine has
+    /// the interrupt enabled, this call then reports it every 10 ms, so that the code that waits
+    /// for it polls the card. The trait's own `wait_for_event` is ready at once, so a bus that
+    /// keeps it is polled without a pause. A bus should replace it by one that waits for the
+    /// interrupt, or fails.
     ///
     /// If this future is dropped, the work in progress is dropped too, and the stack's requests
     /// fail by their deadlines. `run` may be called again afterwards.
@@ -122,7 +124,8 @@ impl<'b> Mailbox<'b> {
     }
 }
 
-/// The buffer while the runner uses it. When it is dropped, it returns the buffer and the result.
+/// The buffer while the runner uses it. On drop, `Loan` gives the buffer and the result back to the
+/// mailbox.
 struct Loan<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
     buffer: Option<&'b mut Aligned<A4, [u8]>>,

@@ -9,7 +9,8 @@ use mmcq_sim::cards;
 use std::borrow::Cow;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-/// Keys of `[flash.spread]`. A card's file may leave out all of them.
+/// Keys of the table `[flash.spread]`, which describes rare long delays of reads and writes. A
+/// card's file may leave out all of them.
 pub const SPREAD: [&str; 10] = [
     "flash.spread.seed",
     "flash.spread.read_retry_share",
@@ -28,8 +29,8 @@ pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
-/// Returns the profile of the board's own card, or of the card named by `card` instead, with the
-/// changes that the board carries for its card.
+/// Returns the profile of the board's own card, or of the card named by `card` instead. The changes
+/// `--set card.KEY=VALUE`, which the board keeps, are applied.
 pub fn profile(platform: &Platform, card: Option<&str>) -> Result<CardProfile, BoardError> {
     let (name, changes) = (card.unwrap_or(&platform.card), &platform.card_changes);
     platform.profiles.get_or(name, changes, || changed(name, changes))
@@ -48,8 +49,8 @@ pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardEr
     read_table(name, changes)
 }
 
-/// Returns the table of the board's own card, or of the card named by `card` instead, with the
-/// board's changes.
+/// Returns the file of the board's own card as a table, or that of the card named by `card`
+/// instead. The changes `--set card.KEY=VALUE`, which the board keeps, are applied.
 pub fn table(platform: &Platform, card: Option<&str>) -> Result<toml::Table, BoardError> {
     profile(platform, card)?;
     read_table(card.unwrap_or(&platform.card), &platform.card_changes)
@@ -183,8 +184,8 @@ fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
     Ok(document.to_string())
 }
 
-/// Finds the path of a key in a card's file: the path as given or, for a single name, the only
-/// place in the file that has this name.
+/// Finds the path of a key in a card's file. `path` is a whole path, or a single name that stands
+/// at only one place in the file.
 fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
     let given: Vec<String> = path.split('.').map(str::to_owned).collect();
     if given.iter().any(String::is_empty) {

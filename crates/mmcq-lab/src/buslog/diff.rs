@@ -5,8 +5,8 @@ use mmcq_sim::stats::BusEvent;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// Index and argument of a command that transfers, erases or flushes data, or of a command that
-/// belongs to such a command (such as CMD23 or CMD12).
+/// Index and argument of a data command. Data commands transfer, erase or flush data, or belong to
+/// such a command (as CMD23 and CMD12 do).
 type Data = (u8, u32);
 
 /// First difference between the data commands of two bus logs.
@@ -46,8 +46,8 @@ fn shown(command: Option<(u8, u32, u64)>) -> String {
     }
 }
 
-/// Returns whether a command transfers, erases or flushes data, or belongs to such a command (such
-/// as CMD23 or CMD12).
+/// Returns whether this is a data command: it transfers, erases or flushes data, or belongs to such
+/// a command (as CMD23 and CMD12 do).
 fn is_data(index: u8, arg: u32) -> bool {
     match index {
         // Transfers, with CMD23 before them and CMD12 after them.
@@ -68,7 +68,7 @@ fn is_data(index: u8, arg: u32) -> bool {
 /// Byte of the EXT_CSD; the card flushes its cache when this byte is written (eMMC).
 const FLUSH_CACHE: u32 = 32;
 
-/// Returns the commands that concern data, with their starts in ns.
+/// Returns the data commands of a log, with their starts in ns.
 fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     let data = |event: &BusEvent| match *event {
         BusEvent::Command { index, arg, start_ns, .. } if is_data(index, arg) => {
@@ -79,11 +79,11 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// A figure of both logs, to compare the logs.
+/// A line of the comparison: one figure, with its values in both logs.
 struct Line {
     direction: &'static str,
     what: String,
-    /// `None`: no transfer of the log has this figure.
+    /// Value of the figure in each of the two logs; `None`: no transfer of the log has this figure.
     both: [Option<f64>; 2],
 }
 
@@ -125,10 +125,10 @@ fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     lines
 }
 
-/// Returns text for a person: the first data command that differs between the two logs, then
-/// figures about the gaps between transfers, for reads and for writes. One figure is the share of
-/// transfers whose next transfer began less than `wake_ns` after their last interrupt, too soon for
-/// a thread to have been woken.
+/// Returns the comparison as text for a person: the first data command that differs between the two
+/// logs, then figures about the gaps between transfers. One figure is the share of transfers after
+/// which no thread had to be woken: the next transfer began less than `wake_ns` after the last
+/// interrupt.
 pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let mut out = match Difference::first(one, other) {
         Some(difference) => format!("first difference: {difference}\n"),
@@ -162,8 +162,8 @@ pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String 
 mod tests {
     use super::*;
 
-    /// Makes a log of two reads. The second read begins `gap_ns` after the interrupt of the first,
-    /// at 1000 ns.
+    /// Makes a log of two reads. The interrupt of the first read is at 1000 ns. The second read
+    /// begins `gap_ns` later, at the address `second`.
     fn log(gap_ns: u64, second: u32) -> Vec<BusEvent> {
         let command =
             |arg, start_ns| BusEvent::Command { index: 18, arg, auto: false, start_ns, end_ns: start_ns + 1 };

@@ -15,7 +15,7 @@ pub enum Direction {
     Write,
 }
 
-/// State of a transfer under way.
+/// Transfer of the log whose events are still being collected.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     direction: Direction,
@@ -24,7 +24,8 @@ struct Transfer {
     bytes: u64,
     commands: u64,
     interrupts: u64,
-    /// Time in ns of the last interrupt before the next transfer began; `None`: there was none yet.
+    /// Time in ns of the last interrupt that came before the next transfer; `None`: there was none
+    /// yet.
     interrupt_ns: Option<u64>,
 }
 
@@ -38,16 +39,16 @@ pub struct Gaps {
     /// Number of transfers that are followed, after a gap, by another transfer of the same
     /// direction.
     pub transfers: u64,
-    /// Number of data bytes that these transfers carried.
+    /// Number of data bytes of the transfers that [`Gaps::transfers`] counts.
     pub bytes: u64,
-    /// Number of commands in these transfers, counted from the first command of a transfer to the
-    /// first command of the next.
+    /// Number of commands of the transfers that [`Gaps::transfers`] counts. Each is counted from
+    /// its first command to the first command of the next transfer.
     pub commands: u64,
-    /// Number of interrupts in these transfers and gaps, from the first command of a transfer to
-    /// the first command of the next.
+    /// Number of interrupts of the transfers that [`Gaps::transfers`] counts. Each is counted from
+    /// its first command to the first command of the next transfer.
     pub interrupts: u64,
-    /// Sum in ns of the transfers' times: each from its first command to the end of its data or
-    /// busy.
+    /// Sum in ns of the times of the transfers that [`Gaps::transfers`] counts. Each time lasts
+    /// from the first command to the end of data and busy.
     pub work_ns: u64,
     /// Length of each gap in ns, sorted.
     pub gaps_ns: Vec<u64>,
@@ -141,7 +142,7 @@ impl Gaps {
         self.reply_ns.extend(transfer.interrupt_ns.map(|at| next_ns.saturating_sub(at)));
     }
 
-    /// Returns the number `count` divided by the number of transfers.
+    /// Returns `count` divided by [`Gaps::transfers`], or `count` itself without transfers.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.transfers.max(1) as f64
     }
@@ -157,8 +158,9 @@ impl Gaps {
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 
-    /// Returns the percentage of transfers that did not wait for a thread: their first command came
-    /// less than `wake_ns` after an interrupt, so the queue was already filled.
+    /// Returns the percentage of transfers after which no thread had to be woken. After these, the
+    /// first command of the next transfer came less than `wake_ns` after the last interrupt: the
+    /// next request was already queued.
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64

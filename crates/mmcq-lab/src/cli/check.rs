@@ -84,8 +84,8 @@ impl Check {
         Ok(code(&all))
     }
 
-    /// Compares the report of an earlier run, in the file `path`, with the report that the user
-    /// gave as the new one, or else with the report of a run that is done now.
+    /// Compares the report of an earlier run, in the file `path`, with a newer report: the one that
+    /// the user gave, or that of a run that is done now.
     fn against(&self, path: &Path) -> Result<ExitCode, Error> {
         let old = super::compare::read(path)?;
         let name = path.display().to_string();

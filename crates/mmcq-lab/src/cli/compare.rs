@@ -113,7 +113,7 @@ struct Stacks {
     /// Runs only with the values as they are in the files: quick, but without intervals
     #[arg(long, conflicts_with_all = ["a", "range"])]
     no_interval: bool,
-    /// Number of requests in each run of the usual loads
+    /// Number of requests in each run of the usual loads (those that run without a job file)
     #[arg(long, value_name = "N", default_value_t = 1500, value_parser = ios, conflicts_with = "a")]
     ios: u64,
     /// Threads [default: this machine's cores]

@@ -7,8 +7,8 @@ use mmcq_lab::buslog;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Compare two logs of the bus: first difference in commands, gaps between transfers, what fills
-/// the queue
+/// Compare two logs of the bus: first difference in commands, gaps between transfers, and how many
+/// transfers began without waking a thread
 ///
 /// Logs come from `mmcq run --bus-log`, `mmcq guest --log` and `mmcq device --log`. A gap lasts
 /// from the end of a transfer to the first command of the next transfer in the same direction.

@@ -5,8 +5,9 @@ use mmcq_lab::effects::{self, Figures};
 use mmcq_lab::runner::Outcome;
 use mmcq_lab::scene::{Loaded, Scene};
 
-/// Calls `work`, and meanwhile runs the same load once for each change, without this change. Prints
-/// each change that has no effect: without it the jobs, their times and all counters are the same.
+/// Calls `work`. Meanwhile runs the same load once for each of the user's changes (`--set`), each
+/// time with all changes except that one. Prints each change that has no effect: the run without it
+/// has the same jobs, times and counters.
 pub fn with_effects<T, E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E> + Sync,

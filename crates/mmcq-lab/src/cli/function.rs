@@ -76,7 +76,7 @@ impl Function {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Runs the function for `mmcq why`: prints where the time of a packet is spent.
+    /// Runs the user's SDIO function for `mmcq why`: prints where the time of a packet is spent.
     pub fn why(&self, form: &Form) -> Result<ExitCode, Error> {
         let told = self.told()?;
         let rows = told.steps();

@@ -38,7 +38,8 @@ impl Load {
         Ok((file, loaded))
     }
 
-    /// Returns the file of the jobs, which no output may replace.
+    /// Returns the names of the files that the command reads, here the job file. No output may be
+    /// written to one of them.
     pub fn inputs(&self) -> Files {
         let files = Files::default();
         self.job.as_deref().map_or(files.clone(), |job| files.reads("JOB.fio", job))

@@ -199,7 +199,7 @@ impl Cli {
         ))
     }
 
-    /// Parses the arguments. If the user wants help, prints it and ends the program.
+    /// Parses the arguments. If the user wants help or the version, prints it and ends the program.
     pub fn given() -> Result<Self, Error> {
         let matches = Cli::described().try_get_matches();
         let given = matches.and_then(|matches| Cli::from_arg_matches(&matches));
@@ -377,7 +377,8 @@ fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
     Ok((medium, Lock::take(path, write).map_err(Error::Input)?))
 }
 
-/// Checks before a run that the file at `path` can be written; `option` names it in errors.
+/// Checks before a run that the file at `path` can be written; `option` names it in errors. Creates
+/// an empty file if there is none.
 fn writable(option: &str, path: &Path) -> Result<(), Error> {
     let file = std::fs::File::options().append(true).create(true).open(path);
     file.map(|_| ()).map_err(|error| Error::Input(format!("{option} {}: {error}", path.display())))

@@ -209,7 +209,8 @@ bs=4k
 iodepth=4
 ";
 
-/// Parses the room of a budget in percent, with or without the percent sign.
+/// Parses a percentage below 100, with or without the percent sign: how far a budget is from the
+/// present figure.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     number.filter(|n| (0.0..100.0).contains(n)).ok_or_else(|| "expected a share below 100%: 10%".to_owned())

@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 /// that another option writes, is refused as an output.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// Full path of each file, with the name of what reads or writes it.
+    /// Full path of each file, with a text that says which option reads or writes it.
     known: Vec<(PathBuf, String)>,
 }
 
@@ -35,8 +35,8 @@ impl Files {
         })
     }
 
-    /// Refuses an output file that is already known, and adds it otherwise. A device such as
-    /// `/dev/null` may be given twice.
+    /// Adds an output file. Refuses a file that the command reads or that another option writes. A
+    /// device such as `/dev/null` may be given twice.
     pub fn writes(&mut self, option: &str, path: &Path) -> Result<(), Error> {
         let Some(file) = ordinary(path) else { return Ok(()) };
         if let Some((_, other)) = self.known.iter().find(|(known, _)| *known == file) {
@@ -47,13 +47,15 @@ impl Files {
         Ok(())
     }
 
-    /// Returns the place of an output file that is not known yet, as [`Place::new`] does.
+    /// Adds an output file as [`Files::writes`] does, and returns the target to write to, as
+    /// [`Place::new`] does.
     pub fn place(&mut self, option: &str, path: &Path) -> Result<Place, Error> {
         self.writes(option, path)?;
         Place::new(option, path)
     }
 
-    /// Returns the place of a picture that is not known yet, as [`Place::svg`] does.
+    /// Adds the output file of a picture as [`Files::writes`] does, and returns its place as
+    /// [`Place::svg`] does.
     pub fn svg(&mut self, option: &str, path: &Path) -> Result<Place, Error> {
         self.writes(option, path)?;
         Place::svg(option, path)

@@ -14,9 +14,9 @@ const LINE: Duration = Duration::from_secs(20);
 /// Unit in which progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Number of items.
+    /// The work consists of items, which are counted.
     Count,
-    /// Bytes.
+    /// The work consists of bytes, which are counted.
     Bytes,
     /// No unit: only the name of the present step is shown.
     Step,
@@ -54,7 +54,7 @@ impl Progress {
         Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
     }
 
-    /// Prints the first line at once, so that the user sees that the program works.
+    /// Makes the first update print its line at once, so that the user sees that the program works.
     pub fn at_once(self) -> Progress {
         Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
     }

@@ -54,7 +54,8 @@ impl Report {
     }
 }
 
-/// Returns the playground in this folder, or in the default folder, with its form set to the load.
+/// Returns the playground (the laboratory as a page for the browser) from this folder, or from the
+/// default folder. Its form is set to the load.
 fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, Error> {
     let found = folder.map(Path::to_owned).or_else(|| places().find(|place| place.is_dir()));
     let found = found.ok_or_else(|| {

@@ -90,7 +90,10 @@ impl Reporting {
         Reporting { table, ..self }
     }
 
-    /// Returns whether the table about an SDIO function must be JSON.
+    /// Returns whether the report on an SDIO function must be JSON (true) or text (false).
+    ///
+    /// # Errors
+    /// An option is given that needs a report of fio: the report on a function is one table.
     pub fn of_function(&self) -> Result<bool, Error> {
         let given = [
             ("--output", self.output.is_some()),
@@ -272,7 +275,8 @@ fn is_of_run(error: &RunError) -> bool {
     matches!(error, RunError::Stuck(_) | RunError::Memory(_))
 }
 
-/// Converts the error of a run.
+/// Converts the error of a run into the error of the command: a failure of the run itself, or bad
+/// input.
 fn failed(error: RunError) -> Error {
     match is_of_run(&error) {
         true => Error::Run(error.to_string()),
@@ -280,7 +284,8 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// A run with its outcome or error, or the error of a file that it writes.
+/// Result of a run that also writes a file. The inner result is that of the run; the outer error is
+/// that of the file.
 type Ran = Result<Result<Outcome, RunError>, Error>;
 
 /// Calls `run` with an open file, whose content goes to this place. If the input of the run is bad,

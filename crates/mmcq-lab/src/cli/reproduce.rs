@@ -397,9 +397,9 @@ impl Reproduce {
         Ok(if slower { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Runs the sweep of `never`. The exit code is 1 if the sweep's promise
-    /// ([`never::Summary::holds`]) is broken, such as by a cell in which mmcq is slower than the
-    /// best of Linux.
+    /// Runs the sweep of `never`. The exit code is 1 if [`never::Summary::holds`] is false, such as
+    /// for a combination of board, load and settings with which mmcq is slower than the best of
+    /// Linux.
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() || self.report.is_some() {
             return Err(Error::Input(
@@ -444,7 +444,8 @@ impl Reproduce {
     }
 }
 
-/// Returns the names of these boards with their cards; of many boards, their number.
+/// Returns the names of these boards with their cards. For more than two boards, returns only how
+/// many there are, such as `5 boards`.
 fn on(boards: &[&str]) -> String {
     if boards.len() > 2 {
         return format!("{} boards", boards.len());

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Combines the results in these files: the sum of all shards of each campaign. The exit code is 1
-/// if a shard is missing, a promise was broken, or a recovery took too long.
+/// if a shard is missing, the stack broke a promise (a guarantee about data), or a recovery took
+/// too long.
 pub fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
     let read = |path: &PathBuf| match std::fs::read_to_string(path) {
         Ok(text) => Ok((format!("--merge {}", path.display()), text)),

@@ -334,7 +334,8 @@ const TRIED_MAX: usize = 8;
 
 /// Points at which the sweep checks whether changes have an effect; they are spread over the grid.
 struct Tried {
-    /// Checked points: position among the points that run, and number of the point.
+    /// Points that are checked, as pairs: position among the points that this sweep runs, and
+    /// number of the point in the whole grid.
     wanted: Vec<(usize, usize)>,
     all: usize,
     seen: usize,

@@ -197,7 +197,7 @@ enum Mode {
     /// A bad block in the workloads of queue-sweep, and a second fault at every event after it
     QueueDouble,
     /// One fault at every command, response, block and byte of a bring-up, on every controller.
-    /// Prints a table; --json and --report leave this campaign out
+    /// Prints a table, which the page of --report does not have; does not run with --json
     BringUp,
     /// All these campaigns
     All,
@@ -438,7 +438,7 @@ impl Torture {
         )))
     }
 
-    /// Returns the name of a campaign and, for the swarm, all options from which its runs are
+    /// Returns the name of a campaign. For the swarm, adds all options from which its runs are
     /// drawn, except the seed and the number of requests.
     fn campaign(&self, mode: Mode, swarm: &Swarm) -> String {
         let name = mode.name();

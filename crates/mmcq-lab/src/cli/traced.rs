@@ -32,9 +32,9 @@ pub struct Traced {
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// When requests start. open: at the trace's times, whatever the card does. closed: as soon as
-    /// fewer than --depth requests are under way. think: each process waits until the request has
-    /// ended for which it had waited, and then as long as in the trace; this is for a card of
-    /// another speed
+    /// fewer than --depth requests are under way. think: when the request that the process had
+    /// waited for has ended, and its pause in the trace has passed; this is for a card of another
+    /// speed
     #[arg(long, value_name = "MODE", default_value = "open")]
     mode: Mode,
     /// Largest number of requests under way: in all with --mode closed, of each process otherwise

@@ -116,16 +116,18 @@ enum Action {
 /// A method to keep transfers open on an SDHCI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// For reads: the SDMA stops at buffer boundaries
+    /// For reads: the SDMA waits at a buffer boundary until the next request gives it an address
     Reads,
-    /// For writes: the SDMA stops at buffer boundaries, and each request ends at a block gap
+    /// For writes: the SDMA waits at buffer boundaries, and each request ends by a stop at a block
+    /// gap
     Gap,
-    /// For writes: later data are sent as the data of a CMD13
+    /// For writes: the first request is a CMD25. The data of the next requests go to the card as
+    /// the data of a CMD13, a use that no standard describes
     Carrier,
 }
 
 impl Way {
-    /// Returns the driver's setting with only this method switched on.
+    /// Returns the driver's setting in which only this method of keeping transfers open is enabled.
     fn config(self) -> StreamConfig {
         self.with(StreamConfig::NONE)
     }

@@ -104,16 +104,16 @@ impl GuestMemory {
     }
 
     /// Returns the number of device accesses that failed, and a text about the first one. An access
-    /// fails if the device may not access memory, at an address without memory, against the range's
-    /// permission, or if its file cannot be accessed.
+    /// fails without Bus Master Enable, at an address without memory, or against the range's
+    /// permission. It also fails if the range's file cannot be accessed.
     pub fn refused(&self) -> (u64, Option<String>) {
         let inner = self.0.borrow();
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Splits an access by the device (a write if `write`, otherwise a read) into pieces, each in
-    /// one mapped range. Calls `step` with the file, the offset in the file, and the position of
-    /// the piece in the access.
+    /// Splits an access of the device (a write if `write`, otherwise a read) at the borders of the
+    /// mapped ranges. For each part calls `step` with the file that the range maps, the offset in
+    /// this file, and the position of the part in the access.
     fn access(
         &self,
         write: bool,
@@ -145,8 +145,9 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns one piece of an access (a write if `write`, otherwise a read): it begins after the
-    /// access's first `done` bytes, and ends with the access or with the mapped range.
+    /// Returns one piece of an access (a write if `write`, otherwise a read). The piece begins
+    /// after the first `done` bytes of the access. It ends with the access or with the mapped
+    /// range.
     fn piece(
         &self,
         write: bool,

@@ -52,8 +52,9 @@ pub struct Setup {
     pub hold: bool,
 }
 
-/// Returns the board of this name, or from a file whose name ends in `.toml`. The error is one line
-/// of text and names only boards with an SDHCI controller.
+/// Returns the built-in board of this name, or the board of a file whose name ends in `.toml`. A
+/// built-in board must have an SDHCI controller. The error is one line of text; for an unknown name
+/// it lists the boards that are accepted.
 pub fn platform(name: &str) -> Result<Platform, String> {
     let sdhci = |name: &&str| {
         Platform::load(name).is_ok_and(|known| matches!(known.controller, ControllerConfig::Sdhci(_)))

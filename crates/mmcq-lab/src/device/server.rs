@@ -147,8 +147,9 @@ impl<'a, C: Clock> Server<'a, C> {
         self.clock.now_ns()
     }
 
-    /// Executes all events that are due at the controller and in the schedule, and notifies the
-    /// client of the interrupt.
+    /// Executes the events that are due at the controller and in the schedule, and the actions that
+    /// another thread requested ([`super::Control`]). Then notifies the client if the interrupt pin
+    /// is high.
     fn catch_up(&mut self) -> io::Result<()> {
         let now = self.now_ns();
         let mut events = 0;

@@ -7,12 +7,14 @@ use mmcq_sim::world::Stream;
 /// What a power cut did to sectors that were not yet safe on the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Number of sectors that were written but not yet safe on the medium.
+    /// Number of sectors that were written but were not in the flash yet, so that the cut could
+    /// lose them.
     pub at_stake: u64,
-    /// Number of sectors at stake that have their old content after the cut.
+    /// Number of sectors that were not yet safe on the medium, and have their old content after the
+    /// cut.
     pub old: u64,
-    /// Number of sectors at stake that are torn, since they were being programmed: the first half
-    /// is new, the second half is old.
+    /// Number of the sectors that are torn after the cut, because they were being programmed: the
+    /// first half is new, the second half is old.
     pub torn: u64,
 }
 

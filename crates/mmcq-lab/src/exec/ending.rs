@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// Interval between two checks whether the program has ended, after a signal came.
 const STEP: Duration = Duration::from_millis(50);
-/// Number of checks, after a signal came, before it is forwarded to the program. (The terminal has
-/// already sent it to a program that runs there.)
+/// Number of checks (one each [`STEP`]), after a signal came, before the signal is forwarded to the
+/// program. (If the program runs in the terminal, the terminal has already sent it the signal.)
 const FORWARD_AT: u32 = 4;
-/// Number of checks, after a signal came, before the program is killed.
+/// Number of checks (one each [`STEP`]), after a signal came, before the program is killed.
 const KILL_AT: u32 = 100;
 /// Largest number of rounds in which processes that the program left behind are killed: each round
 /// may orphan more of them.
@@ -78,8 +78,8 @@ impl Watch {
         Watch { handle, thread }
     }
 
-    /// Ends the watch after the program has ended. Returns the number of the received signal, if
-    /// any.
+    /// Stops waiting for signals, after the program has ended. Returns the number of the signal
+    /// that this process has received meanwhile; `None`: no signal came.
     pub fn ends(self) -> Option<i32> {
         self.handle.close();
         self.thread.join().ok().flatten()

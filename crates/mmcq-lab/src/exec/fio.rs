@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Oldest supported minor version of fio 3. Older ones have another helper thread, whose sleeps the
-/// laboratory cannot handle.
+/// Oldest supported minor version of fio 3. In older versions the helper thread sleeps in a way
+/// that the laboratory cannot handle.
 const MINOR_LEAST: u32 = 20;
 
 /// I/O engines whose calls the laboratory intercepts.
@@ -56,7 +56,7 @@ pub struct Asked {
     pub files: Vec<PathBuf>,
     /// Files that fio would create in a `directory`, with their lengths in bytes.
     pub made: Vec<(PathBuf, u64)>,
-    /// Whether no job names a file.
+    /// Whether neither the jobs nor their common section name a device, a file or a directory.
     pub names_none: bool,
 }
 

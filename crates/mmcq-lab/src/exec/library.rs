@@ -31,10 +31,8 @@ fn cache() -> Result<PathBuf, String> {
     })
 }
 
-/// Returns the path of the library, and builds it if it does not exist.
-///
-/// # Errors
-/// There is no C compiler, the compiler fails, or the cache folder cannot be written.
+/// Returns the path of the library for `LD_PRELOAD`, and compiles the library if the cache folder
+/// does not have it.
 pub fn library() -> Result<PathBuf, String> {
     let folder = cache()?;
     let path = folder.join(format!("preload-{}-{:016x}.so", env!("CARGO_PKG_VERSION"), hash(SOURCE)));

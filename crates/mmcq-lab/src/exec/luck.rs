@@ -8,12 +8,12 @@ const SPINS: u32 = 3000;
 /// credit by two; a wait in which a poll finds the action increases it by one. At 0, a wait polls
 /// only once before it sleeps.
 const LUCK: u32 = 8;
-/// Interval, in waits, at which a process without credit polls as long as with credit.
+/// One of this many waits polls as long as with credit even if there is no credit, to find out
+/// whether polling pays again.
 const RETRY: u32 = 64;
 
-/// Record of whether polling was worth its CPU time in earlier waits. A poll costs less than a
-/// sleep if the other process has a CPU of its own. Otherwise polling keeps that process from its
-/// work.
+/// Credit that says whether a wait polls or sleeps. It grows if polls succeed. They do if the other
+/// process runs on another CPU; otherwise polling only keeps that process from running.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,

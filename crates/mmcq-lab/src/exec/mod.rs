@@ -45,10 +45,10 @@ const FILE_ALIGN: u64 = 1 << 20;
 pub struct Program {
     /// The program's path and its arguments.
     pub words: Vec<OsString>,
-    /// Paths that represent the whole card to the program, or a boot area of an eMMC.
+    /// Paths that the program sees as block devices: the whole card, or a boot area of an eMMC.
     pub devices: Vec<PathBuf>,
-    /// Paths that represent parts of the card, with their lengths in bytes. The parts lie one after
-    /// the other.
+    /// Paths that the program sees as files, with their lengths in bytes. They are parts of the
+    /// card, one after the other.
     pub files: Vec<(PathBuf, u64)>,
     /// Whether the program is fio.
     pub is_fio: bool,
@@ -82,8 +82,9 @@ pub struct Ended {
     /// Whether the program never reported to the laboratory, as a statically linked program does
     /// not.
     pub absent: bool,
-    /// Number of the program's waits for other processes (`select`, `poll`) that moved the clock. The
-    /// time at which something comes then depends on this machine.
+    /// Number of the program's waits for other processes (`select`, `poll`) that advanced the
+    /// virtual clock. The virtual time at which such a wait ends depends on the speed of this
+    /// machine.
     pub polled: u32,
     /// Number of the signal to this process that ended the program; `None`: no signal came.
     pub interrupted: Option<i32>,

@@ -80,7 +80,8 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// Number of starts of jobs (threads) that the program has reported so far.
+    /// Value of [`Word::Ready`] that the laboratory has handled last; 0: no thread has announced
+    /// itself yet.
     known: u32,
     helper: bool,
     start_ns: u64,
@@ -96,7 +97,7 @@ pub struct Programs {
     waiting: Waiting,
     steady: Steady,
     luck: Luck,
-    /// Data of the write that was taken last from a ring.
+    /// Data of the write that was last taken from a job's ring of requested I/Os.
     data: Vec<u8>,
 }
 
@@ -145,12 +146,13 @@ impl Programs {
         self.shared.word(Word::Over).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the number of the extra job that only cuts the card's power: it sleeps until then.
+    /// Returns the number of an extra job that only cuts the card's power: it sleeps until the time
+    /// of the cut.
     fn supply_job(&self) -> u32 {
         self.shared.background() + 1
     }
 
-    /// Returns the number of the program's jobs that have not finished.
+    /// Returns the number of the program's jobs that have not finished, without fio's helper.
     fn in_front(&self) -> usize {
         let background = self.shared.background();
         self.jobs.iter().filter(|(id, job)| **id < background && !job.finished).count()
@@ -199,9 +201,9 @@ impl Programs {
         }
     }
 
-    /// Returns where an I/O begins: the number of the boot area (0: the user area), the offset of
-    /// the I/O in this area, and the size of the area, both in bytes; `None`: the I/O begins behind
-    /// all areas.
+    /// Returns where an I/O begins: number of the boot area (0: the user area), offset of the I/O
+    /// in this area, and size of the area. Offset and size are in bytes. `None`: the I/O begins
+    /// behind all areas.
     fn area(&self, asked: &Asked) -> Option<(u8, u64, u64)> {
         let Some(behind) = asked.offset.checked_sub(self.sectors * 512) else {
             return Some((0, asked.offset, self.sectors * 512));
@@ -270,8 +272,8 @@ impl Programs {
         self.shared.fetch(id, asked, &mut self.data)
     }
 
-    /// Records the result of the I/O at this ring place for the job, which sees the result when it
-    /// runs next.
+    /// Records the result of an I/O of the job `id`. `place` is the I/O's index in the job's ring
+    /// of requests. The job sees the result when it runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);
@@ -453,7 +455,8 @@ impl Workload for Programs {
         }
     }
 
-    /// Fills in the data that the program's memory held when its write was taken from the ring.
+    /// Copies the data of a write into `data`, as the program's memory held them when the
+    /// laboratory took the write from the program's ring.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
         let is_write = |job: &Job| job.under_way.last().is_some_and(|(_, asked)| asked.op == Op::Write);
         if self.jobs.get(&io.job).is_some_and(is_write) && data.len() == self.data.len() {

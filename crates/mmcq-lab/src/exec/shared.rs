@@ -20,12 +20,13 @@ use std::time::Duration;
 
 /// Largest number of paths of the card that a program may have.
 pub const FILES_MAX: usize = 64;
-/// Length in bytes of the longest path of the card that a program may have.
+/// Largest length in bytes of a path under which a program may open the card.
 pub const PATH_BYTES_MAX: usize = 159;
-/// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
-/// for its data.
+/// Largest number of I/Os that a job has under way. Each has an entry in the job's ring, and a
+/// buffer of `CELL_BYTES` for its data.
 pub const RING: u32 = 256;
-/// Size of a cell in bytes; longer data stay in the program's memory.
+/// Size in bytes of the part of the shared memory that holds the data of one I/O (a cell); longer
+/// data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
 /// Size in bytes of the longest I/O that a program may request.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
@@ -53,18 +54,18 @@ const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
 
-/// Word in the head of the shared memory, by its index.
+/// A 32-bit field in the head of the memory that the laboratory and a program share, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
-    /// Counter that increases when a job may begin.
+    /// Counter that the program increases when a thread is ready to begin as a job.
     Ready = 5,
     /// Not 0 if the program has ended, or if the library that is loaded into the program has
     /// refused an operation of it.
     Over = 6,
-    /// Number of jobs that have not ended; fio's helper does not count.
+    /// Number of jobs that have not ended. fio's own helper thread is not a job and does not count.
     Front = 8,
-    /// Number of the program's waits for other processes that moved the clock before something
-    /// came.
+    /// Number of the program's waits for other processes that advanced the virtual clock before
+    /// they ended.
     Polled = 9,
 }
 
@@ -119,7 +120,8 @@ pub struct Asked {
     pub address: u64,
     /// Place of the I/O in the ring of requested I/Os of its job.
     pub place: u32,
-    /// Whether the data are in the cell of that place, not at `address`.
+    /// Whether the data are in the shared memory, in the data cell that belongs to this place in
+    /// the ring, and not at `address`.
     pub in_cell: bool,
 }
 
@@ -206,7 +208,7 @@ impl Shared {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Returns the slot number of fio's helper. Jobs have the slots before it.
+    /// Returns the slot number of fio's helper thread. Jobs have the slots before it.
     pub fn background(&self) -> u32 {
         self.jobs
     }
@@ -279,7 +281,7 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns for each slot in which a job has begun the ID of the last such job's process.
+    /// Returns the IDs of the processes that have begun a job, of each slot for a job the last one.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
@@ -349,8 +351,9 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// Records at index `at` of a job's ring of completed I/Os that the I/O of this place is done.
-    /// `result` is the number of bytes, or a negative error number.
+    /// Records in a job's ring of completed I/Os, at index `at`, that an I/O is done. `place`: its
+    /// index in the ring of requested I/Os. `result`: the number of bytes, or a negative error
+    /// number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
         self.long(job, to).store(place.into(), Ordering::Relaxed);
@@ -363,14 +366,16 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words from the data cell of a ring place into `into`.
+    /// Reads whole words into `into`, from the data cell that belongs to this place in the job's
+    /// ring.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
 
-    /// Writes whole words from `from` to the data cell of a ring place.
+    /// Writes the bytes of `from`, in words of 64 bits, to the shared memory for the data of one
+    /// request: number `place` in the ring of this job.
     fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);

@@ -23,7 +23,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Returns the number of the folder's descriptor in this process.
+    /// Returns the file descriptor of the folder, as a number in this process.
     pub fn number(&self) -> u32 {
         self.file.as_raw_fd().cast_unsigned()
     }
@@ -31,20 +31,21 @@ impl Folder {
 
 /// Stand-in for one file of the card: a program's descriptors of the file refer to the stand-in.
 pub struct Standin {
-    /// Folders for descriptors that read, that write, and that do both.
+    /// Folders that stand for the file in the program's descriptors: for reading, for writing, and
+    /// for both.
     pub folders: [Folder; 3],
     /// File that carries the record locks (`fcntl`) of all processes on the card's file.
     locks: File,
 }
 
 impl Standin {
-    /// Returns the number in this process of the descriptor of the file with the locks.
+    /// Returns the file descriptor, as a number in this process, of the file with the locks.
     pub fn locks_number(&self) -> u32 {
         self.locks.as_raw_fd().cast_unsigned()
     }
 }
 
-/// Makes stand-ins for this number of the card's files.
+/// Makes a stand-in ([`Standin`]) for each of this number of the card's files.
 ///
 /// # Errors
 /// No file system on this machine has folders that keep a file position.

@@ -153,9 +153,9 @@ pub enum Verify {
     Off,
     /// A header with place and seed, no checksum over the data.
     Meta,
-    /// A header with a CRC-7 of the data.
+    /// Each block begins with a header that has a CRC-7 of the block's data.
     Crc7,
-    /// A header with a CRC-16 of the data.
+    /// Each block begins with a header that has a CRC-16 of the block's data.
     Crc16,
     /// A header with a CRC-32 of the data: IEEE 802.3's polynomial, without bit reflection.
     Crc32,
@@ -172,7 +172,7 @@ pub enum ExitWhat {
     Group,
     /// All running workers end.
     Stonewall,
-    /// All other workers end, including those that have not begun.
+    /// All other workers end. Workers that have not begun do not begin any more.
     All,
 }
 
@@ -232,7 +232,8 @@ pub struct Job {
     pub filename: Vec<String>,
     pub filename_format: Option<String>,
     pub directory: Option<String>,
-    /// Bytes that one pass of the job transfers; `None`: as many as the file has.
+    /// Number of bytes that the job transfers in one pass (one time through the option `size=`);
+    /// `None`: as many as the file has.
     pub size: Option<Size>,
     /// Smallest and largest size of a file in bytes; `None`: `size` decides.
     pub filesize: Option<(u64, u64)>,
@@ -262,12 +263,12 @@ pub struct Job {
     /// Largest number of completions that the job collects in one call; 0: as
     /// `iodepth_batch_complete_min`.
     pub iodepth_batch_complete_max: u32,
-    /// Number of outstanding transfers down to which the job waits, after it has reached `iodepth`,
-    /// before it submits again; 0: as `iodepth`.
+    /// Number of outstanding transfers down to which a job that has reached `iodepth` waits before
+    /// it submits again; 0: it submits again as soon as fewer than `iodepth` are outstanding.
     pub iodepth_low: u32,
     pub ioengine: IoEngine,
-    /// Option `io_submit_mode=offload`: threads of their own submit the job's transfers, so that the
-    /// job need not wait for them before it pauses for its rate.
+    /// Whether separate threads submit the job's transfers (option `io_submit_mode=offload`). Then
+    /// the job need not wait for the transfers before it pauses for its rate limit.
     pub offload: bool,
     pub direct: bool,
     pub thread: bool,
@@ -288,8 +289,8 @@ pub struct Job {
     pub rate_iops: [Option<u32>; 2],
     /// Whether the job's requests arrive at random times, with the rate limit as their mean rate.
     pub poisson: bool,
-    /// Share of this job in its flow, relative to the values of the other jobs of the flow; 0: the
-    /// job is in no flow.
+    /// Option `flow=`: jobs with the same `flow_id=` do transfers in proportion to their values of
+    /// `flow=`. 0: the job is not limited so.
     pub flow: u32,
     pub flow_id: u32,
     pub flow_sleep_ns: u64,

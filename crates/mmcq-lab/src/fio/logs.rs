@@ -3,9 +3,11 @@
 //! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
 //! `log_avg_msec` there is one line for each transfer. With it there is one line for each window
 //! and direction, with the mean; its bytes and offset are 0. At the end of a job, the logs of
-//! latencies also have the rest of a window, as in fio; those of rates have only whole windows. The
-//! I/O log has fio's version 3: microseconds, file, action, offset, bytes. Its times are those at
-//! which transfers and flushes began.
+//! latencies also have a line for the last, shorter window, as in fio. The logs of rates have only
+//! whole windows.
+//!
+//! The I/O log has fio's version 3: microseconds, file, action, offset, bytes. Its times are those
+//! at which transfers and flushes began.
 
 use super::job::{Dir, Job};
 use super::state::{How, Io, Sync};
@@ -60,8 +62,8 @@ impl Logs {
             .any(|log| log.is_some())
     }
 
-    /// Returns the names of all log files that the job may write. `thread_number` is as in
-    /// [`Logs::files`].
+    /// Returns the names of all log files that the job may write. `thread_number`: number of the
+    /// worker, which is a part of the names.
     pub fn names(job: &Job, thread_number: u32) -> Vec<String> {
         let logs = Logs::new(job);
         let rates = logs.rates().map(|log| log.name(thread_number));
@@ -152,16 +154,16 @@ impl Logs {
         self.window_end_ms = end_ms.saturating_add(passed.saturating_mul(avg_ms));
     }
 
-    /// Ends the logs at this time. As in fio, the logs of latencies have a last window, which may be
-    /// shorter; those of rates have only whole windows.
+    /// Ends the logs at this time. As in fio, the logs of latencies have a last window, which may
+    /// be shorter. The logs of rates have only whole windows.
     pub(super) fn end(&mut self, at_ns: u64) {
         for log in self.slat_clat_lat.iter_mut().flatten().filter(|_| self.avg_ms > 0) {
             log.close_window(at_ns / 1_000_000, self.avg_ms);
         }
     }
 
-    /// Returns the log files as name and text. `thread_number` makes the names of different workers
-    /// differ.
+    /// Returns the log files as name and text. `thread_number`: number of the worker, which is a
+    /// part of the names. `file_names`: names of the worker's files.
     pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
         let logs = self.rates().filter(|log| !log.entries.is_empty());
         let mut files: Vec<(String, String)> =
@@ -189,7 +191,7 @@ impl Logs {
         files
     }
 
-    /// Returns the logs of rates and latencies.
+    /// Returns all logs of the worker except the I/O log: bandwidth, IOPS and latencies.
     fn rates(&self) -> impl Iterator<Item = &Log> {
         self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten())
     }

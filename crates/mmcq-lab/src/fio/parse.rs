@@ -3,8 +3,7 @@
 //! A job file has lines of these kinds: `[section]`, `option=value`, `flag`, `include FILE`, and
 //! comments from `;` or `#` to the end of the line. `[global]` sets defaults for later sections,
 //! and may occur again. On a command line, the options before the first `--name` are global. One
-//! dash means the same as two, and words without a dash are job files. The name of the program may
-//! stand before the options.
+//! dash means the same as two. Words without a dash are job files; the first may be the program.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;
@@ -61,7 +60,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Returns the format that has this name in fio.
+    /// Returns the format that has this name in fio; `None`: there is no such format.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "normal" => OutputFormat::Normal,
@@ -120,8 +119,8 @@ impl JobFile {
         }
     }
 
-    /// Returns a note for each job whose depth has no effect, since its I/O engine waits for each
-    /// request.
+    /// Returns a note for each job whose `iodepth=` has no effect, since its I/O engine waits for
+    /// each request.
     pub fn capped(&self) -> Vec<Note> {
         let capped = self.jobs.iter().filter(|job| job.depth() < job.iodepth);
         let note = |job: &Job| Note {
@@ -325,8 +324,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns one error about all options that are not supported, so that a long job needs one
-    /// attempt; without such an option, returns `read`.
+    /// Returns one error that names all options that are not supported, so that the user can
+    /// correct them together. Without such an option, returns `read`.
     fn supported(&self, read: Result<(), ParseError>) -> Result<(), ParseError> {
         let Some(((first, place), others)) = self.unsupported.split_first() else { return read };
         if others.is_empty() {

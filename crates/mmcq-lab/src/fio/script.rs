@@ -50,7 +50,7 @@ pub enum When {
     AfterEnd(u32, u64),
 }
 
-/// A request of a script.
+/// A request of a script (a list of requests to replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Operation of the request.
@@ -124,7 +124,7 @@ impl Script {
         self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
     }
 
-    /// Returns the size in bytes of the script's largest read or write.
+    /// Returns the size in bytes of the script's largest read or write, at least 512.
     pub fn max_bytes(&self) -> u64 {
         let moves = |entry: &Entry| entry.op != Op::Discard;
         self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)
@@ -135,11 +135,11 @@ impl Script {
         self.entries.iter().any(|entry| entry.op == op)
     }
 
-    /// Checks that the load fits on a card of this size.
+    /// Checks that the load fits on a card of this size in bytes.
     ///
     /// # Errors
-    /// The load is larger than the card, and its addresses must not be mapped; or a single request
-    /// is larger than the card.
+    /// The load is larger than the card, and [`Remap::Refuse`] forbids to move its addresses; or a
+    /// single request is larger than the card.
     pub fn fit(&self, capacity: u64) -> Result<(), ParseError> {
         let (end, place) = &self.extent;
         if self.remap == Remap::Refuse && *end > capacity {

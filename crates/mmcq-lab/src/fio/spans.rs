@@ -1,4 +1,4 @@
-//! Times in which something was at work, as spans that do not overlap.
+//! Spans of time that do not overlap, such as the times in which a job transferred data.
 
 /// Spans of time in ns, in order and apart from each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -71,7 +71,7 @@ impl Running {
 /// Latencies of one kind: a series and a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Series of the latencies in ns.
+    /// Number, smallest, largest, mean and deviation of the latencies in ns.
     pub ns: Running,
     /// Histogram of the latencies.
     pub histogram: Histogram,
@@ -107,12 +107,12 @@ pub struct DirStats {
     pub total_ios: u64,
     /// Number of transfers that ended before all their bytes were transferred.
     pub short_ios: u64,
-    /// Number of transfers that the worker gave up.
+    /// Number of dropped transfers: a field of fio's reports, which is always 0 here.
     pub drop_ios: u64,
-    /// Total time in ns of the phases in which this direction transferred data.
+    /// Total time in ns of those parts of the run in which this direction transferred data.
     pub runtime_ns: u64,
-    /// Phases in which this direction transferred data, of any worker of a group. Jobs that ran one
-    /// after the other have spans of their own, while [`DirStats::runtime_ns`] is that of the
+    /// Spans in which any worker of a group transferred data in this direction. If jobs ran one
+    /// after the other, each has a span here, while [`DirStats::runtime_ns`] is only that of the
     /// slowest.
     pub active: Spans,
     /// Latency of the submission call alone. Only I/O engines that do not block have one.
@@ -170,9 +170,9 @@ pub struct Cpu {
     pub system_ns: u64,
     /// Number of context switches of the worker.
     pub context_switches: u64,
-    /// Number of page faults that needed I/O.
+    /// Number of page faults that needed I/O: a field of fio's reports, which is always 0 here.
     pub major_faults: u64,
-    /// Number of page faults that needed no I/O.
+    /// Number of page faults that needed no I/O: a field of fio's reports, which is always 0 here.
     pub minor_faults: u64,
 }
 
@@ -221,7 +221,8 @@ pub struct Stats {
     pub lat_ms: [u64; 12],
     /// CPU time and context switches of the worker or group.
     pub cpu: Cpu,
-    /// Time in ns from the worker's start to its end.
+    /// Time in ns from the worker's start, or from the end of its ramp time, to the end of its last
+    /// transfer or flush. Of a group: the sum over its workers.
     pub job_runtime_ns: u64,
     /// The first error of the worker; `None`: no error.
     pub error: Option<WorkerError>,

@@ -30,9 +30,9 @@ pub struct VerifyError {
     pub offset: u64,
     /// Name of the part of the header or the data that differs.
     pub what: &'static str,
-    /// Value that was expected in this part.
+    /// Expected value of the part of the header or the data that `what` names.
     pub expected: u64,
-    /// Value that was found in this part.
+    /// Value that was read in this part of the block.
     pub found: u64,
 }
 

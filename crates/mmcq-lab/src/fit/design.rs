@@ -1,5 +1,5 @@
-//! Chooses jobs that determine the free values of a fit: jobs to run on the board before the fit,
-//! and jobs whose figures would add information to the figures that there are.
+//! Chooses jobs that determine the free values of a fit. Before a fit, these are jobs to run on the
+//! board. After a fit, these are jobs whose figures would add information.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};
@@ -33,7 +33,8 @@ const JOBS: [(&str, u64, u32); 20] = [
     ("write", 1024, 1),
     ("write", 128, 8),
 ];
-/// More jobs to choose from, if the time of a flush is a free value.
+/// More jobs to choose from, if the time of a flush is one of the values to fit: `rw`, KiB of a
+/// request, and depth.
 const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
 /// Largest number of jobs that are proposed.
 const JOBS_MOST: usize = 12;
@@ -46,13 +47,15 @@ const KNOWN: f64 = 1.06;
 const PULL: f64 = 1.386;
 const DIFFERENCE: f64 = 0.05;
 
-/// State of a fit that does not determine all values, to find jobs that would determine them.
+/// State of a fit whose measured figures do not determine all values. From it the fit proposes jobs
+/// that would determine them.
 pub struct Open<'a> {
     /// Board, card and stack of the model.
     pub bench: &'a Bench,
-    /// All free values, including those that are limited to steps.
+    /// All values that the fit may change, also those that must be powers of two.
     pub free: &'a [Free],
-    /// Indices of the free values that the solver handles, which are those without steps.
+    /// Indices of the values that the solver fits: those that may be any number within their
+    /// bounds.
     pub smooth: &'a [usize],
     /// Values that the fit has found, as changes `key=value`.
     pub changes: &'a [String],
@@ -60,11 +63,12 @@ pub struct Open<'a> {
     pub at: &'a [f64],
     /// Information matrix of the figures (inverse of the values' covariance).
     pub information: &'a DMatrix<f64>,
-    /// Expected standard deviation of a figure, as a share.
+    /// Expected standard deviation of a figure, as a share of the figure: 0.03 is 3 %.
     pub noise: f64,
 }
 
-/// Returns a job as a load, with the figure (a rate) that the job would give.
+/// Returns a job in the form in which a fit has its loads: a job with this `rw=` word, block size
+/// in KiB and `iodepth`, and the one figure that it would give (its rate).
 fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
     let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());

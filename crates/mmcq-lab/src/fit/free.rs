@@ -3,8 +3,8 @@
 use crate::params::{self, Param};
 use crate::platform::CARD;
 
-/// Values that are free without `--free`, if the card's file has them. Sizes are not among them,
-/// nor garbage collection, for which few jobs are long enough.
+/// Values that the fit may change without `--free`, if the card's file has them. Sizes are not
+/// among them, nor garbage collection, for which few jobs are long enough.
 const USUAL: [&str; 14] = [
     "flash.read.read_first_us",
     "flash.read.read_next_4k_us",
@@ -45,7 +45,8 @@ pub struct Free {
     /// The only values that are allowed, such as powers of two; empty: all values within the
     /// bounds.
     pub steps: Vec<f64>,
-    /// Kind of the value in its file before the fit, for example `prior`.
+    /// Kind of origin of the value in its file before the fit, such as `prior` for an assumed
+    /// value.
     pub kind: String,
     whole: bool,
 }

@@ -95,13 +95,14 @@ pub struct Load {
     pub jobs: Vec<Job>,
     /// Workers that replay a trace, in place of jobs.
     pub trace: Arc<[Worker]>,
-    /// Changes `key=value` of board, card and jobs for this load only: the axes of a sweep's row.
+    /// Changes `key=value` of board, card and jobs for this load only. They come from a sweep's
+    /// row: the values that its parameters had there.
     pub changes: Vec<String>,
     /// Name of the setting in a sweep's row; `None`: the setting of the whole fit.
     pub setting: Option<String>,
     /// Seed in a sweep's row; `None`: the seed of the whole fit.
     pub seed: Option<u64>,
-    /// Figures of the load, at least one.
+    /// Measured figures of the load, such as its rate; at least one.
     pub figures: Vec<Figure>,
 }
 

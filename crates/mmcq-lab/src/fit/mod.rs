@@ -146,8 +146,8 @@ impl Task {
         self.report(best, &ranges, told)
     }
 
-    /// Runs the solver, with the values that have steps fixed at `steps`. The search starts at
-    /// `from`; `None`: at the values before the fit. Returns the steps and the solution.
+    /// Runs the solver. Values that can only change in steps are fixed at `steps`. The search
+    /// starts at `from`; `None`: at the values before the fit. Returns the steps and the solution.
     fn at(
         &self,
         steps: &[Option<f64>],

@@ -22,7 +22,7 @@ const LEAST_IOS: u64 = 6;
 /// together keep their length.
 const TOGETHER_NS: u64 = 1_000_000_000;
 
-/// Everything on which the model runs the jobs.
+/// Board, card, stack and their changes, with which the model runs the jobs of a fit.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// Name of the board.
@@ -37,8 +37,8 @@ pub struct Bench {
     pub changes: Vec<String>,
     /// Largest number of I/Os of a job in the model.
     pub ios: u64,
-    /// Whether a job has all these I/Os, however many bytes they are. Otherwise a job transfers at
-    /// most 32 MiB, or twice what the caches of the card hold.
+    /// Whether a job of the model has [`ios`](Self::ios) I/Os, however many bytes these transfer.
+    /// If false, a job transfers at most 32 MiB, or twice what the caches of the card hold.
     pub only_ios: bool,
     /// Number of threads that run the model.
     pub threads: usize,
@@ -133,8 +133,9 @@ impl Bench {
 }
 
 impl Bench {
-    /// Returns the largest number of bytes that a job may transfer, besides its number of I/Os. A
-    /// card's SLC cache must be full for half of a job, since the rate falls then.
+    /// Returns the largest number of bytes that a job may transfer in the model; [`Bench::ios`]
+    /// limits the number of its I/Os separately. The limit is at least twice the size of the card's
+    /// caches (DRAM and SLC), so that they are full for half of the job: the rate falls then.
     fn most_bytes(&self, platform: &Platform) -> Result<u64, board::BoardError> {
         if self.only_ios {
             return Ok(u64::MAX);

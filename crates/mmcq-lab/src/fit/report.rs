@@ -6,7 +6,7 @@ use super::solve::DETERMINED;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
-/// Result for one free value.
+/// Result of the fit for one free value (a value that the fit may change).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// Key of the value, as in `--set`.
@@ -25,10 +25,10 @@ pub struct Value {
     /// Key of the other value if the figures determine only a combination of the two values;
     /// `None`: the figures determine this value alone, or no such value is known.
     pub traded: Option<String>,
-    /// Job that would determine the value; `None`: no single job is known.
+    /// Job that would determine the value if it was measured too; `None`: no single job is known.
     pub would: Option<String>,
     steps: bool,
-    /// Ends of the 95 % interval without the bounds of the value.
+    /// Ends that the 95 % interval would have if the value had no bounds.
     unbounded: Option<[f64; 2]>,
     bounds: [f64; 2],
 }
@@ -52,7 +52,8 @@ impl Value {
         }
     }
 
-    /// Returns the ends of the 95 % interval without the bounds of the value.
+    /// Returns the ends of the 95 % interval as the fit computed them, even if they are beyond the
+    /// bounds of the value.
     pub(super) fn unbounded(&self) -> Option<[f64; 2]> {
         self.unbounded
     }
@@ -71,7 +72,9 @@ impl Value {
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// Returns whether the fitted jobs determine the value.
+    /// Returns whether the fitted jobs determine the value closely. Then the upper end of its 95 %
+    /// interval is at most [`DETERMINED`] (1.25) squared times the lower end. If only powers of two
+    /// are possible, the upper end is at most twice the lower end.
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.unbounded else { return false };
         match self.steps {
@@ -80,7 +83,8 @@ impl Value {
         }
     }
 
-    /// Returns whether the fitted jobs determine the value within a factor of two or better.
+    /// Returns whether the fitted jobs determine the value at least roughly: the upper end of its
+    /// 95 % interval is at most four times the lower end.
     pub fn is_of_the_jobs(&self) -> bool {
         self.unbounded.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
     }
@@ -136,7 +140,8 @@ pub struct Held {
     pub weight: f64,
     /// Reason why the model cannot be as fast as measured; `None`: no reason is known.
     pub cannot: Option<&'static str>,
-    /// Number of bytes that the model's run transfers, if the job was longer on the board.
+    /// Number of bytes that the model's run transfers, if the job was longer on the board; `None`:
+    /// it was not.
     pub cut_to: Option<u64>,
 }
 
@@ -168,14 +173,14 @@ impl Held {
     }
 }
 
-/// Result of a fit.
+/// Result of fitting the values of a model to measured figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// Results for the free values.
     pub values: Vec<Value>,
     /// Figures to which the values were fitted, beside the model's.
     pub fitted: Vec<Held>,
-    /// Figures that were held out, beside the model's.
+    /// Measured figures that were held out of the fit, to test it; each beside the model's figure.
     pub held: Vec<Held>,
     /// Standard deviation, as a share, of the measured figures around the model's figures.
     pub scale: f64,
@@ -190,12 +195,13 @@ fn worst(figures: &[Held]) -> Option<&Held> {
     figures.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
 }
 
-/// Weight below which the report marks a figure, since it does not agree with the other figures.
+/// Weight in the fit below which the report marks a figure, since it does not agree with the other
+/// figures.
 const ODD: f64 = 0.5;
 
 impl Fit {
-    /// Returns the mean of the absolute relative errors of the held-out figures; `None`: nothing
-    /// was held out.
+    /// Returns the mean of the absolute relative errors of those figures that were held out of the
+    /// fit to test it; `None`: nothing was held out.
     pub fn held_error(&self) -> Option<f64> {
         (!self.held.is_empty()).then(|| mean_error(&self.held))
     }

@@ -6,13 +6,13 @@ use crate::platform::{CARD, Files};
 use toml::{Table, Value as Toml};
 use toml_edit::{Array, DocumentMut, InlineTable, Item};
 
-/// Name of the table that has the intervals of a file's values.
+/// Name of the table in a file that has the confidence intervals of its fitted values.
 const INTERVAL: &str = "interval";
 /// Name of the table that has the ranges of a file's values. If `--free` allowed a fitted value
 /// outside of its range, the range is removed from the file.
 const RANGE: &str = "range";
 
-/// Returns whether the ends of a range hold the fitted value.
+/// Returns whether the fitted value lies between the two ends of a range.
 fn holds(ends: &[f64], value: &Value) -> bool {
     matches!(*ends, [least, most] if (least..=most).contains(&value.after))
 }
@@ -43,9 +43,9 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
     (0.0 <= least && least < most).then_some([least, most])
 }
 
-/// Returns the text of the card's file with the fitted values of the card. The source of each
-/// changed table then names the fit and the figures. It begins with `fit` if the figures determined
-/// a value of the table, otherwise with the old source.
+/// Returns the text of the card's file with the fitted values of the card. In each changed table,
+/// `source` then names the fit and the figures. The source begins with `fit` if the figures
+/// determined a value of the table, otherwise with the old source.
 ///
 /// # Errors
 /// The card's file cannot be read; the error is one line.

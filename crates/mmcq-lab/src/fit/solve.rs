@@ -8,7 +8,8 @@
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
-/// Largest half width of a determined value's interval, as a factor.
+/// Largest half width of the 95 % interval of a value that counts as determined, as a factor: 1.25
+/// is 25 %.
 pub const DETERMINED: f64 = 1.25;
 /// Standard deviation, in logarithms, of the weak pull that holds each value near its start value:
 /// a factor of four.
@@ -80,8 +81,9 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the robust (Huber) sum of squares of the residuals, in units of this standard
-    /// deviation, plus the squares of the pull.
+    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
+    /// residuals, in units of this standard deviation, plus the squares that hold the values near
+    /// their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
@@ -89,8 +91,8 @@ impl Solution {
     /// Returns whether this solution agrees better with the figures than the other one.
     ///
     /// Both costs are computed in units of the same standard deviation: that of the solution with
-    /// the smaller residuals. Each in units of its own deviation, a solution with large residuals
-    /// would cost no more than one with small residuals.
+    /// the smaller residuals. If each were in units of its own deviation, a solution with large
+    /// residuals would cost no more than one with small residuals.
     pub fn is_better(&self, other: &Solution) -> bool {
         let scale = self.robust.min(other.robust);
         self.cost(scale) < other.cost(scale)
@@ -178,8 +180,8 @@ impl Problem<'_> {
         figures.iter().zip(self.measured).map(|(model, measured)| model - measured)
     }
 
-    /// Returns the standard deviation of the residuals, computed from the median of their sizes,
-    /// which a few bad figures do not change.
+    /// Returns the standard deviation of the residuals, at least the expected noise. It is computed
+    /// from the median of their sizes, which a few bad figures do not change.
     fn scale(&self, figures: &[f64]) -> f64 {
         let mut sizes: Vec<f64> = self.residuals(figures).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
@@ -191,7 +193,8 @@ impl Problem<'_> {
         self.residuals(figures).map(|residual| huber(residual, scale)).sum::<f64>() + self.pull(at)
     }
 
-    /// Returns the sum of the squares of the pull that holds each value near its start value.
+    /// Returns the penalty for values that have moved away from their start values: the sum of the
+    /// squared distances, each divided by `PULL`.
     fn pull(&self, at: &[f64]) -> f64 {
         at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum()
     }
@@ -317,8 +320,9 @@ pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMat
     })
 }
 
-/// Returns for each value its variance (infinite if it is not determined), and the index of the
-/// value with which it can be traded most; `None` if there is none.
+/// Returns the variance of each value (infinite: not determined). Also returns, for each value, the
+/// index of another value: if both change together, the figures change least. `None`: there is no
+/// such value.
 pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     let count = information.ncols();
     let eigen = SymmetricEigen::new(information.clone());
@@ -372,8 +376,10 @@ mod tests {
         Problem { measured, before, bounds, noise: 0.01 }
     }
 
-    /// In units of its own residuals, the bad solution would cost less than the good one, whose
-    /// values are farther from the start.
+    /// Checks that a solution with small residuals is better than one with large residuals,
+    /// although its values are farther from the start. The last line shows why costs of two
+    /// solutions must have the same unit: each in units of its own residuals, the bad solution
+    /// would cost less.
     #[test]
     fn a_solution_with_small_residuals_is_better_than_one_with_large_residuals() {
         let truth = [1000_f64.ln(), 7_f64.ln()];

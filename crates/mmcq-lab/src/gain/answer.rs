@@ -61,15 +61,16 @@ impl Point {
 /// Effect of an uncertain value on a gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// Index in [`Answer::values`] of the value.
+    /// Index in [`Answer::values`] of the uncertain value.
     pub value: usize,
     /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
     /// was not possible.
     pub percent: [Option<f64>; 2],
-    /// Rate in MiB/s of the setting with the value at its low and at its high end.
+    /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
+    /// run at its high end; `None`: that run was not possible.
     pub mib_s: [Option<f64>; 2],
-    /// Difference in percent between the highest and the lowest gain, at the low end, at the high
-    /// end, and without a change of the value.
+    /// Difference in percentage points between the highest and the lowest of three gains: with the
+    /// value at its low end, at its high end, and unchanged.
     pub width_percent: f64,
 }
 
@@ -83,7 +84,8 @@ pub enum Decides<'a> {
 }
 
 impl Decides<'_> {
-    /// Returns the key of the value, or a name for the stand-ins.
+    /// Returns the key of the value that decides, or `the stand-in` if it is the difference between
+    /// Linux and its model that decides.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -100,13 +102,14 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns whether the deciding value is a prior, without a measurement.
+    /// Returns whether the value that moves the gain most is only assumed (a prior), and not
+    /// measured.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }
 }
 
-/// Gain of a setting in a cell, compared with the cell's first setting.
+/// Gain of a setting for one load, compared with the first setting that ran this load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
     /// Setting whose gain this is.
@@ -126,8 +129,8 @@ pub struct Gain {
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// Change of the gain in percent if the stand-ins (our models of Linux) differ from unmodified
-    /// Linux by as much as in the loads that both ran.
+    /// How many percentage points the gain would move if the stand-ins (our models of Linux)
+    /// differed from unmodified Linux as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.
@@ -155,9 +158,9 @@ impl Gain {
 /// Results of one load with each setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Name of the load with its depth.
+    /// Name of the load (the I/O jobs), with its queue depth.
     pub title: String,
-    /// Whether a flush follows each write of the load.
+    /// Whether the load flushes its writes, as [`Load::is_durable`].
     pub is_durable: bool,
     /// Kind of the load (reads, writes or flushed writes).
     pub kind: Kind,
@@ -173,7 +176,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Makes an empty cell for this load, which these workers run.
+    /// Makes the results of this load, without any result yet. `workers` are those that run the
+    /// load.
     pub(super) fn new(load: &Load, workers: &[Worker]) -> Self {
         let (mut together, mut under_way) = (0_u32, 0);
         for worker in workers {
@@ -192,7 +196,8 @@ impl Cell {
         }
     }
 
-    /// Adds to the cell the result of a setting, or the reason why the setting did not run.
+    /// Adds the result of one setting to the results of this load, or the reason why the setting
+    /// did not run.
     pub(super) fn add(&mut self, setting: Setting, point: Result<Point, String>) {
         match point {
             Ok(point) => self.gains.push(Gain {
@@ -221,13 +226,14 @@ pub struct Answer {
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,
-    /// Number of runs that the answer needed.
+    /// Number of runs that this comparison needed.
     pub runs: usize,
-    /// Whether the question asked for intervals.
+    /// Whether the user asked for uncertainty intervals of the gains.
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,
-    /// Texts about ends of values with which a run was not possible, each with the reason.
+    /// For each end of an uncertain value with which a run was not possible: a text with the
+    /// reason.
     pub left: Vec<String>,
     /// Results of each load, with all settings.
     pub cells: Vec<Cell>,
@@ -245,8 +251,8 @@ impl Answer {
         Some(why.clone())
     }
 
-    /// Adds the rate of a setting in a cell with a value at one of its ends, or the reason why this
-    /// run was not possible.
+    /// Stores the rate of a setting with one load (`cell`) while one uncertain value is at its low
+    /// or high end (`end`), or the reason why that run was not possible.
     pub(super) fn vary(
         &mut self,
         cell: usize,

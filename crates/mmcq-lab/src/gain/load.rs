@@ -15,18 +15,19 @@ pub struct Load {
     /// Number of requests under way. With a durable load: number of jobs, each of which waits for
     /// its own flush. `None`: as in the job file.
     pub depth: Option<u32>,
-    /// Whether a flush follows each write of the load.
+    /// Whether the load flushes its writes (`fsync=`, `fdatasync=` or `sync=`). The usual durable
+    /// load flushes after each write.
     pub is_durable: bool,
-    /// Whether start and end of the run can be left out of the rate, since the whole load is known
-    /// beforehand.
+    /// Whether the rate leaves out the start and the end of the run. True for the usual loads,
+    /// whose requests are alike from start to end; false for a user's own jobs.
     pub is_steady: bool,
     /// Jobs of the load.
     pub file: JobFile,
 }
 
 impl Load {
-    /// Returns the kind of the load. By this kind, the file `standin.rs` says how far our models of
-    /// Linux differ from unmodified Linux.
+    /// Returns the kind of the load: reads, writes or flushed writes. The measured difference
+    /// between unmodified Linux and our model of it depends on this kind (`standin.rs`).
     pub fn kind(&self) -> Kind {
         match self.file.jobs.iter().any(|job| job.rw.write) {
             _ if self.is_durable => Kind::Flushes,
@@ -77,7 +78,7 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// Smallest number of requests that a job of a usual load has.
+/// Smallest number of requests of a job in the usual loads ([`usual`]).
 const LEAST_IOS: u64 = 24;
 
 /// Options of fio that are part of what a usual load is, so that a user cannot change them.
@@ -97,8 +98,9 @@ const NAMED: [&str; 13] = [
     "fdatasync",
 ];
 
-/// Applies to a load the changes of job options that are in `set`. In a usual load, options that
-/// define the load cannot be changed.
+/// Applies to a load the changes of job options that are in `set`. `is_usual`: the load is one of
+/// the built-in loads, so options that its name contains, such as its block size, cannot be
+/// changed.
 ///
 /// # Errors
 /// A change has no value, or the jobs cannot have it; the error is one line.

@@ -5,8 +5,8 @@
 //! - `standin` has the differences between stand-ins and unmodified Linux;
 //! - [`answer`] has the results, and [`report`] writes them.
 //!
-//! Each load runs with each setting: once with all values as they are, and twice for each uncertain
-//! value, with this value alone at its lower and at its upper end.
+//! Each load runs with each setting, first with all values as they are. Then it runs twice for each
+//! uncertain value: with this value alone at its lower end, and at its upper end.
 
 pub mod answer;
 pub mod load;
@@ -25,7 +25,8 @@ use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
-/// Largest number of runs for the answer to one question.
+/// Largest number of simulated runs of one [`Question::ask`]: the number of loads, times settings,
+/// times variants of the board.
 const RUNS_MAX: usize = 100_000;
 
 /// Settings that are compared if the user names none, in order. The first one that runs is the
@@ -41,8 +42,8 @@ const SETTINGS: [Setting; 8] = [
     Setting::Auto,
     Setting::AutoOwn,
 ];
-/// Settings that are compared if the user names none, on a board with a reader that sends no CMD12
-/// by itself.
+/// Settings that are compared if the user names none, on a board whose controller is Realtek's card
+/// reader, which sends no CMD12 by itself.
 const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
 
 /// Returns the settings that are compared on this board if none are named.
@@ -80,14 +81,15 @@ pub struct Question {
     pub threads: usize,
 }
 
-/// A board with all values as they are in the files, or with one value at one of its ends.
+/// A board with all values as they are in its files, or with one value changed to the low or high
+/// end of the value's range.
 struct Variant {
     platform: Platform,
     /// Index of the changed value, and 0 or 1 for its low or high end; `None`: no value is changed.
     of: Option<(usize, usize)>,
 }
 
-/// A run of a question: index of the load, setting, and index of the variant.
+/// One simulated run of a [`Question`]: index of the load, setting, and index of the variant.
 #[derive(Clone, Copy)]
 struct Place {
     load: usize,
@@ -96,12 +98,13 @@ struct Place {
 }
 
 impl Question {
-    /// Runs all loads with all settings and variants. Calls `told` with the number of runs that
-    /// have finished since its last call, and with the number of all planned runs (0: the number
-    /// has not changed).
+    /// Runs all loads with all settings, and each of them also with changed values (variants).
+    /// Calls `told` with the number of runs that have finished since its last call, and with the
+    /// number of all planned runs (0: the number has not changed).
     ///
     /// # Errors
-    /// The board, the card, a load or a range is wrong, or nothing can run; the error is one line.
+    /// The board, the card, a load or a range is wrong, or nothing can run; the error is
+    /// one line.
     pub fn ask(&self, told: &mut dyn FnMut(usize, usize)) -> Result<Answer, String> {
         let of_board: Vec<String> = self.set.iter().filter(|text| !text.starts_with(JOB)).cloned().collect();
         let card = self.card.as_deref();
@@ -161,8 +164,8 @@ impl Question {
         Ok(answer)
     }
 
-    /// Returns the variants of the board (as it is, and with each end of each value), and a text
-    /// for each end that board or card refuse.
+    /// Returns the variants of the board: one as it is, and one for each end of the range of each
+    /// uncertain value. Also returns a text for each variant that the board or the card refuses.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {

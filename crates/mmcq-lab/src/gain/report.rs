@@ -1,4 +1,4 @@
-//! Writes an answer as text, as JSON and as a page.
+//! Writes the comparison of stacks (`mmcq compare`) as text, as JSON and as a page.
 
 use super::answer::{Answer, Cell, Decides, Gain};
 use super::uncertain::Uncertain;
@@ -24,8 +24,8 @@ fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the last part of the key of the value that decides the gain, with the mark if this value
-/// is a prior.
+/// Returns the name of the value whose uncertainty changes the gain most: the last part of its key.
+/// A mark follows if the value is only assumed (`prior`).
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };
@@ -39,7 +39,7 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Headings of the table of a cell.
+/// Headings of the table of a load, which has one line for each setting.
 const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
@@ -64,7 +64,7 @@ impl Answer {
         cell.gains.iter().enumerate().map(row).collect()
     }
 
-    /// Returns the settings that ran with at least one load of the answer.
+    /// Returns the settings that ran with at least one load of this comparison.
     fn settings(&self) -> Vec<Setting> {
         let mut all: Vec<Setting> = Vec::new();
         for gain in self.cells.iter().flat_map(|cell| &cell.gains) {
@@ -96,7 +96,7 @@ impl Answer {
         format!("board {}, card {}, seed {}{set}", self.platform, self.card, self.seed)
     }
 
-    /// Returns a line that says how the intervals of the gains were computed.
+    /// Returns the text that says how the uncertainty intervals of the gains were computed.
     fn how(&self) -> String {
         if !self.has_intervals {
             return format!("No intervals: all values as they are, {} runs.", self.runs);
@@ -110,7 +110,7 @@ impl Answer {
         )
     }
 
-    /// Returns one line for each reason why something did not run.
+    /// Returns one line for each reason why a setting did not run, with the names of the settings.
     fn refused(&self) -> Vec<String> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         let ran = self.settings();
@@ -183,13 +183,15 @@ impl Answer {
         out
     }
 
-    /// Returns the answer as JSON, one object per line: what ran, each gain, each effect of a
-    /// value, each changed value, and what did not run.
+    /// Returns the answer as JSON, one object per line: what ran; for each setting its gain; how
+    /// the gain changes with each value of board or card; the range in which each of these values
+    /// was changed; and what did not run.
     pub fn json_lines(&self) -> String {
         self.lines_with(usize::MAX)
     }
 
-    /// Returns the answer as JSON lines with at most `most` effects for each gain.
+    /// Returns the answer as JSON lines. For each gain, at most `most` lines say how the gain
+    /// changes with a value of board or card.
     fn lines_with(&self, most: usize) -> String {
         let mut lines = vec![json!({
             "what": "question", "version": env!("CARGO_PKG_VERSION"), "platform": self.platform, "card": self.card,
@@ -279,7 +281,7 @@ impl Answer {
         Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.lines_with(ON_PAGE)))
     }
 
-    /// Returns a sentence for each cell that compares the best setting of Linux with the best
+    /// Returns a sentence for each load that compares the best setting of Linux with the best
     /// setting of mmcq.
     fn verdict(&self) -> Vec<String> {
         let sentence = |cell: &Cell, gain: &Gain| {

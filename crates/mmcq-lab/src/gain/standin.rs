@@ -13,13 +13,13 @@ pub enum Kind {
     Reads,
     /// The load writes without flushes.
     Writes,
-    /// The load writes, and a flush follows each write.
+    /// The load writes, and flushes its writes.
     Flushes,
 }
 
-/// Measured results by setting, kind, and depth or number of jobs: of unmodified Linux, then of the
-/// stand-in. They are requests per second; for reads, multiples of the rate with the setting
-/// `none`.
+/// Measured results of unmodified Linux and, after them, of its model in the laboratory (the
+/// stand-in), by setting, kind of load, and depth or number of jobs. They are requests per second;
+/// for reads, multiples of the rate with the setting `none`.
 const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
     (Setting::None, Kind::Flushes, 1, [1461.0, 1383.0]),
     (Setting::None, Kind::Flushes, 8, [3475.0, 3710.0]),
@@ -37,9 +37,9 @@ const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
     (Setting::LinuxCqe, Kind::Writes, 1, [9009.0, 7407.0]),
 ];
 
-/// Returns the rate of unmodified Linux divided by the rate of its stand-in with this setting, at
-/// the nearest depth that was measured; 1 if none was measured. `under_way`: number of requests
-/// that the load has under way at once.
+/// Returns the rate of unmodified Linux divided by the rate of our model of it (the stand-in) with
+/// this setting, at the nearest depth that was measured; 1 if none was measured. `under_way`:
+/// number of requests that the load has under way at once.
 pub fn ratio(setting: Setting, kind: Kind, under_way: u32) -> f64 {
     let away = |known: u32| {
         let octaves = f64::from(under_way.max(1)) / f64::from(known);

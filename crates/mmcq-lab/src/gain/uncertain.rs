@@ -26,11 +26,12 @@ const SIZES: [&str; 2] = ["_kib", "_mib"];
 pub enum Basis {
     /// The user gave the range on the command line.
     Given,
-    /// A fit wrote the value's 95 % interval into the file.
+    /// The ends are the 95 % interval of the value, which `mmcq fit` has written into the file.
     Interval,
     /// The file has a range of its own for the value.
     Range,
-    /// The file has no range: the ends are usual for the kind of the value.
+    /// The file has no range: the two ends follow from the kind of the value (such as measured or
+    /// prior).
     Usual,
 }
 
@@ -57,9 +58,10 @@ pub struct Uncertain {
     pub kind: String,
     /// Value that the model uses, as in the file.
     pub value: f64,
-    /// Low and high end of the value. No run is done with an end that equals the value.
+    /// Lowest and highest number that the value may have. No run is done with an end that equals
+    /// the value.
     pub ends: [f64; 2],
-    /// Origin of the ends.
+    /// Where the low and the high end come from, such as the command line or a fit.
     pub basis: Basis,
     whole: bool,
 }
@@ -110,8 +112,9 @@ impl std::str::FromStr for Given {
     }
 }
 
-/// Returns the usual ends for a value of this kind, if no range is known; `whole`: the value is a
-/// whole number. `None`: the value counts as exact.
+/// Returns the usual lower and upper end for a value of this kind (such as `prior` or `fit`), if
+/// its file gives no range. `whole`: the value is a whole number. `None`: the value counts as
+/// exact.
 fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     let by = |factor: f64| [value / factor, value * factor];
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));
@@ -191,8 +194,9 @@ pub fn uncertain(
     Ok(found.collect())
 }
 
-/// Makes priors of those values in a fitted table of a card that have no interval. The table's
-/// source names the fit as the source of all its values, but the fit did not determine these.
+/// Changes the kind of some values of a card from fit to prior (a value that comes from no
+/// measurement): values in a fitted table that have no interval. The table's source names the fit
+/// as the source of all its values, but the fit did not determine these.
 fn doubt_rest_of_fit(all: &mut [Param]) {
     let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
     let fitted = all.iter().filter(|param| param.interval.is_some() && param.key.starts_with(CARD));

@@ -66,8 +66,9 @@ impl Machine {
         }
     }
 
-    /// Returns the parameters of `mmcq.ko` for the slot, as words of the kernel's command line.
-    /// Returns an error for slots that the module cannot drive.
+    /// Returns the module parameters of `mmcq.ko` for the platform's controller and card, as words
+    /// of the kernel's command line. Returns an error for a controller or card that the module
+    /// cannot drive.
     pub(super) fn module_words(&self, platform: &Platform) -> Result<String, Failure> {
         let wrong = |why: String| Err(Failure::Input(format!("--driver mmcq: {why}")));
         let (fixed, sdhci) = match &platform.controller {

@@ -1,9 +1,9 @@
 //! Runs a guest: an unmodified kernel in a virtual machine, with the laboratory's controller and
 //! card, in virtual time.
 //!
-//! QEMU, the plugin that connects the model to QEMU, the kernel and the initial file system are the
-//! *parts*: files in a folder, built by `tools/guest-parts.sh`. This program is not linked with
-//! them: it starts QEMU, waits for its end, and reads its output.
+//! The *parts* are files in a folder, built by `tools/guest-parts.sh`: QEMU, the plugin that
+//! connects the model to QEMU, the kernel, and the initial file system. This program is not linked
+//! with them: it starts QEMU, waits for its end, and reads its output.
 
 mod compare;
 mod driver;
@@ -79,7 +79,7 @@ impl fmt::Display for Failure {
 pub struct Machine {
     /// Folder with the parts (QEMU, plugin, kernel, initial file system).
     pub parts: PathBuf,
-    /// Kernel that replaces the kernel of the parts; `None`: that of the parts.
+    /// Kernel of the guest; `None`: the kernel in the folder `parts`.
     pub kernel: Option<PathBuf>,
     /// Initial file system that replaces that of the parts; it must run `/job`. `None`: that of the
     /// parts.
@@ -108,8 +108,7 @@ pub struct Machine {
     /// Time in ns from the wake-up of a thread to its first instruction; `None`: the board's
     /// `cost.job_wake`.
     pub wake_ns: Option<u64>,
-    /// Time in ns by which an interrupt reaches the guest's CPU later than the controller asserts
-    /// it.
+    /// Delay in ns from the controller's interrupt output to the interrupt of the guest's CPU.
     pub irq_ns: u64,
     /// Longest real time that the virtual machine may run.
     pub limit: Duration,
@@ -130,9 +129,10 @@ struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
-    /// Command line of a firmware image.
+    /// Command line of a firmware image; empty if the guest is Linux.
     command_line: String,
-    /// Lines of the schedule, as in the report.
+    /// Description of the times at which the run cuts the card's power or injects faults, as text
+    /// lines of the report.
     schedule: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ struct Settings {
     write_ns: u64,
     hs400: bool,
     fixed: bool,
-    /// What the PCI device of the slot is.
+    /// Kind of PCI device that the guest finds in its slot.
     kind: Kind,
     /// Parameters of `mmcq.ko` on the kernel's command line.
     module_words: String,

@@ -9,15 +9,16 @@ const GAP_US: u64 = 1000;
 /// Effect of one event of the schedule on the guest's requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
-    /// The line of the schedule with the event.
+    /// The line of the [schedule](mmcq_sim::schedule) that describes the event, such as a fault of
+    /// the card.
     pub line: String,
     /// Length in us of the longest gap that the event caused: from the start of a request until a
     /// request succeeded. For an event with a length, the gap counts from the event's end on.
     /// `None`: no gap was longer than 1 ms.
     pub us: Option<u64>,
-    /// Whether the next event began before a request succeeded again.
+    /// Whether no request succeeded between this event of the schedule and the next one.
     pub outlasted: bool,
-    /// Number of requests that failed from the event to the next event.
+    /// Number of requests of the guest that failed from this event of the schedule to the next one.
     pub errors: u64,
     /// Messages of the guest's kernel from the event to the next event.
     pub kernel: Vec<String>,

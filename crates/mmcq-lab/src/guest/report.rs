@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Counters over a period of a guest's run: between two marks, or over the whole run.
+/// Counters over a period of a guest's run: between two marks (numbers that the program in the
+/// guest writes), or over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Guest time in ns at the end of the period.
@@ -164,8 +165,9 @@ impl Report {
     }
 }
 
-/// Line with the counters at a mark, which QEMU's plugin wrote. A mark is a point in time that the
-/// guest's program reports with a number.
+/// Line with the counters at a mark, which QEMU's plugin wrote. A mark is a point in time: the
+/// program in the guest writes a number to the controller, and the plugin stores the number with
+/// its counters.
 #[derive(Deserialize)]
 struct Mark {
     mark: u64,
@@ -173,9 +175,10 @@ struct Mark {
     counters: Counters,
 }
 
-/// Number of the mark at the start of a load of the guest's program.
+/// Number of the mark that the program in the guest makes before it sends the first request of a
+/// load.
 const LOAD_BEGINS: u64 = 1;
-/// Number of the mark at the end of a load of the guest's program.
+/// Number of the mark that the program in the guest makes after the last request of a load.
 const LOAD_ENDS: u64 = 2;
 
 /// Returns the loads that a job's output reports, each with its counters, and the counters of the

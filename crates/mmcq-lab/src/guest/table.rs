@@ -48,7 +48,7 @@ fn loads(text: &mut String, reports: &[Report]) {
     }
 }
 
-/// Returns a time in us as text with a suitable number of digits.
+/// Returns a time in us as text with a unit and a suitable number of digits; `None`: `under 1 ms`.
 fn time(us: Option<u64>) -> String {
     match us {
         None => "under 1 ms".to_owned(),
@@ -58,7 +58,7 @@ fn time(us: Option<u64>) -> String {
     }
 }
 
-/// Returns the first lines, without lines that repeat an earlier one.
+/// Returns the first [`SAID_MAX`] of the lines that differ from each other.
 fn shorter(lines: &[String]) -> Vec<&str> {
     let mut said: Vec<&str> = Vec::new();
     for line in lines {
@@ -69,9 +69,9 @@ fn shorter(lines: &[String]) -> Vec<&str> {
     said
 }
 
-/// Writes a table with the effect of each schedule event, for all reports that have the same
-/// schedule as the report `first`. The kernel messages in it are those of the first of these
-/// reports that has some.
+/// Writes a table with the effect of each event of the schedule (faults at given times), for all
+/// reports that have the same schedule as the report `first`. The kernel messages about an event
+/// are those of the first of these reports that has some.
 fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     let same: Vec<&&Report> = reports.iter().filter(|report| report.schedule == first.schedule).collect();
     *text += "| at ms, what |";

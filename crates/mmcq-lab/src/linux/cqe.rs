@@ -113,8 +113,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Ends a turn of the worker that found nothing to send. If the worker was woken during its
-    /// turn, it takes the next request; otherwise it sleeps.
+    /// Ends a turn of the worker in which it can send nothing. If the worker was woken during its
+    /// turn, it looks for work again; otherwise it sleeps.
     fn rest(&mut self, sys: &mut System) {
         if std::mem::take(&mut self.kicked) {
             sys.go_on(self.worker, 0, Step::Take);
@@ -221,8 +221,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Submits to mmcq's engine the request that the worker took, when the time of its preparation
-    /// has passed.
+    /// Submits to mmcq's engine the request or the flush that the worker took, when the time of its
+    /// preparation has passed.
     fn prepared(&mut self, sys: &mut System) {
         sys.lock();
         match self.taken.take() {
@@ -247,8 +247,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.go_on(self.worker, 0, Step::Take);
     }
 
-    /// Completes one finished task in the soft interrupt. Wakes the worker if more requests wait in
-    /// the scheduler.
+    /// Completes one finished task in the soft interrupt. Wakes the worker if more requests or a
+    /// flush wait.
     fn complete(&mut self, sys: &mut System, core: u8) {
         match self.finished.pop_front() {
             Some((Task::Flush(ios), ok)) => {

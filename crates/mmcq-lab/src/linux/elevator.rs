@@ -89,7 +89,7 @@ pub struct Elevator {
     /// Waiting requests of each direction, `[read, write]`, sorted by address. Requests with equal
     /// addresses are in the order of arrival.
     sorted: [Vec<Request>; 2],
-    /// Durable writes, in the order of arrival. As in Linux 6.1 they go past the scheduler: nothing
+    /// Durable writes, in the order of arrival. As in Linux 6.1 they bypass the scheduler: nothing
     /// merges with them, and they go first.
     past: VecDeque<Request>,
     next: [Option<u64>; 2],
@@ -252,7 +252,7 @@ impl Elevator {
     /// I/O comes behind it (true) or before it (false). `None`: the I/O cannot merge. Requests are
     /// tried in this order:
     ///
-    /// - the request that grew last;
+    /// - the request that grew last (or the first one that came, if none has grown);
     /// - the most recent request that ends where the I/O begins;
     /// - a request that begins where the I/O ends.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {

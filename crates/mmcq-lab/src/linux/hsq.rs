@@ -206,7 +206,8 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Completes the transfer that the controller has ended, then starts the next one.
+    /// Ends the transfer that the controller has finished: raises the soft interrupt that completes
+    /// its request, then starts the next transfer.
     fn finalize(&mut self, sys: &mut System, core: u8) {
         sys.time.charge(sys.costs.done_ns);
         let Some(tag) = self.active.take() else { return };
@@ -286,6 +287,8 @@ impl<P: Port> Hsq<P> {
     }
 
     /// Puts a request that the queue refused in front of all waiting requests, and frees its tag.
+    /// The worker takes the request again: at once the first time, otherwise after a completion or
+    /// [`RESOURCE_DELAY_NS`].
     fn refuse(&mut self, sys: &mut System, request: Request, tag: Option<u32>) {
         self.refusals += 1;
         if let Some(tag) = tag {

@@ -49,16 +49,17 @@ enum Task {
     Status,
 }
 
-/// Round that the reader's chip executes now, or the pause after a round.
+/// What the reader's chip executes now: a part (round) of a task, or nothing because the driver
+/// pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// No round is in progress: the work item takes the next task.
+    /// The driver's item in the workqueue waits for nothing, and takes the next task.
     None,
     /// The chip executes CMD12 for a transfer that was left open.
     Close,
     /// The work item pauses after the CMD12 of a transfer that was left open.
     Pause,
-    /// The chip executes CMD25 without its data: the first round of a write.
+    /// The chip executes CMD25 without its data; the data follow in a command list of their own.
     Command,
     Data,
     /// The chip executes CMD12 at the end of the present request.
@@ -72,7 +73,7 @@ struct Open {
     next_lba: u64,
 }
 
-/// Model of Linux's driver for the card reader.
+/// Model of Linux's driver for Realtek's card reader chip.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
     target: CardParams,
@@ -83,8 +84,8 @@ pub struct Reader<H: Host> {
     scheduled: bool,
     task: Option<Task>,
     round: Round,
-    /// Completion of the round that has ended, until the work item handles it; `None`: no
-    /// completion waits for the work item.
+    /// Completion of the driver's step (a command list that the chip executes) that has ended,
+    /// until the work item handles it; `None`: no completion waits for the work item.
     ended: Option<Completion>,
     ok: bool,
     open: Option<Open>,
@@ -156,8 +157,9 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the next task of the work item. If a transfer is open that the task cannot continue,
-    /// closes this transfer first. Returns the operation that has ended, if any.
+    /// Begins the driver's next task: a request of the block layer, or a status poll. If a transfer
+    /// is open that the task cannot continue, closes this transfer first. Returns the operation
+    /// that has ended, if any.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -195,8 +197,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// Handles the end of the round that transfers data. Returns the operation that has ended, if
-    /// any.
+    /// Handles the end of the round (one command list of the chip) that transfers data. Returns the
+    /// operation that has ended, if any.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);
@@ -217,8 +219,8 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task, and returns `ended` for the caller. The work item ends too, unless an open
-    /// transfer must be closed now.
+    /// Ends the present task (one request of the block layer), and returns `ended` for the caller.
+    /// The driver's item in the workqueue ends too, unless an open transfer must be closed now.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {

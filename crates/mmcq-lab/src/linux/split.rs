@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 struct Whole {
     io: Io,
     left: u32,
-    /// Whether all completed pieces succeeded.
+    /// Whether all parts of the I/O that are complete so far have succeeded.
     ok: bool,
 }
 

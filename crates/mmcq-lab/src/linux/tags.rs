@@ -1,9 +1,9 @@
 //! Model of the allocator that the block layer uses for driver tags (sbitmap).
 //!
-//! The bitmap consists of words (16 bits each at 64 tags). A hint for each core names the word in
-//! which its search starts. The allocator takes the lowest zero bit of a word. A freed bit becomes
-//! available only when its word is exhausted. So the tags of one word go up, and then start again
-//! from the bottom.
+//! The bitmap consists of words of several bits: with 64 tags there are four words of 16 bits. A
+//! hint for each core names the word in which its search starts. The allocator takes the lowest
+//! zero bit of a word. A freed bit becomes available only when its word is exhausted. So the tags
+//! of one word go up, and then start again from the bottom.
 
 use mmcq_sim::world::Stream;
 
@@ -22,8 +22,8 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Makes an allocator of `depth` tags (1 to 64) for a machine with this number of cores. The
-    /// hints start at random words.
+    /// Makes an allocator of `depth` tags (1 to 64) for a machine with this number of cores. For
+    /// each core, the word of the bitmap in which its first search begins is random.
     pub fn new(depth: u32, cores: usize, stream: &mut Stream) -> Self {
         let depth = depth.clamp(1, 64);
         // The bitmap has at least four words, if there are at least four tags.

@@ -50,9 +50,9 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// I/Os that asked for a flush which has not begun.
     flushes: Vec<Io>,
-    /// Number of requests that the worker still takes before it handles a flush. It is the number
-    /// that waited when the worker last checked the scheduler: mq-deadline hands these out
-    /// together, so a flush that arrives later comes after them.
+    /// Number of requests that the worker still takes before it handles a flush. When it is 0, the
+    /// worker sets it to the number of requests that wait in the scheduler. mq-deadline hands these
+    /// out together, so a flush that arrives later comes after them.
     batch: usize,
     /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,

@@ -31,7 +31,7 @@ const BEGINS: &str = "<!-- play -->";
 /// Mark in the playground's file, where the form and its tables end.
 const ENDS: &str = "<!-- /play -->";
 
-/// Parts of the playground in a page.
+/// Playground of a page: the texts and programs that the page contains.
 #[derive(Clone, Debug)]
 pub struct Live {
     form: String,
@@ -129,7 +129,7 @@ impl Live {
         &self.style
     }
 
-    /// Returns the section of the page with the form.
+    /// Returns the section of the page that contains the form, in which the reader changes the run.
     pub(super) fn section(&self) -> Markup {
         html! {
             h2 { "Change it" }

@@ -48,7 +48,7 @@ const SCOPE_NS: std::ops::RangeInclusive<u64> = 200_000..=10_000_000;
 /// mail.
 const SCOPE_BYTES: usize = 150_000;
 
-/// Results of the page's load in one setting.
+/// Results of the page's load (its jobs or its trace) in one setting.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Setting with which the load ran.
@@ -72,7 +72,7 @@ pub struct Compared {
     pub scope: Result<String, String>,
     /// All values of board and card.
     pub params: Vec<Param>,
-    /// The page's own setting.
+    /// The stack that served the jobs in the run that the page shows.
     pub setting: Setting,
     /// Rate and depth over the time of the run.
     pub series: Series,

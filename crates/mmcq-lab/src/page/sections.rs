@@ -33,7 +33,8 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
 /// - `title` names the load.
 /// - `command` is the command that runs it again.
 /// - `report` is the run's report.
-/// - `live` is a playground set to the load.
+/// - `live` is a playground, a form in which the reader changes the load and runs it in the
+///   browser; `None`: the page has none.
 ///
 /// # Errors
 /// A picture cannot be drawn.
@@ -176,7 +177,8 @@ fn pauses(compared: &Compared) -> String {
     format!("In this replay nothing was under way for {share:.1} % of the time{pace}.")
 }
 
-/// Share of the time in percent from which on pauses determine the rate of a replay.
+/// Share of the time, in percent, in which no request is under way. From this share on, the page
+/// says that the pauses of the trace determine the rate of the replay.
 const PAUSES_PERCENT: f64 = 5.0;
 const PACE: &str =
     ": its rate, and the share of what bus and card allow, are the pace of the trace; compare latencies";
@@ -206,8 +208,8 @@ fn name(one: &Measured) -> String {
     one.setting.name().to_owned()
 }
 
-/// Returns what limits the rate, in words: bus and card, and also the load's own pace if the load
-/// has one (pauses, or a limit of its rate).
+/// Returns in words what limits the rate: bus and card; also the load's own pace (pauses, or a
+/// limit of its rate), if even the run at the physical limit waits for it.
 fn allowing(compared: &Compared) -> &'static str {
     compared.why.pace_percent().map_or("bus and card", |_| "bus, card and the load's own pace")
 }
@@ -269,8 +271,9 @@ fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
     ]
 }
 
-/// Returns the time in us that a run spent in each phase for `bytes_each` bytes, the size of a
-/// request. At the limit requests are merged, so equal amounts of data are compared.
+/// Returns the time in us that a run spent in each phase (such as data on the wire, busy, CPU) for
+/// `bytes_each` bytes, the mean size of a request. The comparison is for equal amounts of data
+/// because the run that gives the physical limit merges requests.
 fn per_request_us(one: &Measured, bytes_each: f64) -> [f64; Phases::COUNT] {
     let c = &one.counters;
     Phases::of(c).named().map(|(_, ns)| ns as f64 / 1e3 / c.bytes.max(1) as f64 * bytes_each)

@@ -7,12 +7,17 @@ use toml::Value;
 /// Which transfers the host driver leaves open after their request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
-    /// The driver leaves no transfer open.
+    /// The driver leaves no transfer open: each ends with its request.
     No,
-    /// The driver leaves reads and writes open in the best way for the controller. On an SDHCI, a
-    /// read stays open because SDMA stops at a boundary. On DesignWare's controller, a read stays
-    /// open because the DMA uses its descriptors again and again (a ring). An open write continues
-    /// with a CMD13 that brings the next data (a carrier). On ST's SDMMC only writes stay open.
+    /// The driver leaves reads and writes open in the best way for the controller:
+    ///
+    /// - On an SDHCI, a read stays open because SDMA stops at a boundary.
+    /// - On DesignWare's controller, a read stays open because the DMA uses its descriptors again
+    ///   and again (a ring).
+    /// - On both, an open write continues with a CMD13 to which the driver attaches the next data
+    ///   (a carrier). By the standard CMD13 has no data; the card takes these as the next data of
+    ///   its open CMD25.
+    /// - On ST's SDMMC only writes stay open.
     Yes,
     /// The driver leaves only reads open, not writes.
     Reads,
@@ -43,8 +48,8 @@ impl Continue {
 }
 
 impl ControllerConfig {
-    /// Returns whether the driver of this controller may leave transfers open, if the board's file
-    /// has the setting `told`.
+    /// Returns whether the driver of this controller may leave transfers open. `told`: the setting
+    /// for this in the board's file; `None`: the file has none.
     pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
         match self {
             ControllerConfig::Rtsx(_) => true,

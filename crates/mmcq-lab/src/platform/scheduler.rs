@@ -6,8 +6,8 @@ use mmcq::sched::{Any, Choice, Policy, Waiting};
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
     any: Any,
-    /// Whether the engine must inform the scheduler of every request, even if the scheduler serves
-    /// requests in order.
+    /// Whether the engine must inform the scheduler of each request that arrives, even if the
+    /// scheduler serves requests in the order of their arrival.
     told: bool,
 }
 

@@ -52,11 +52,11 @@ pub struct Stack {
     /// Whether the driver of the controller's queue engine (CQHCI) is used. A setting decides this,
     /// not a key of the file.
     pub queue_engine: bool,
-    /// Interval in clocks of its timer at which the queue engine polls the card; `None`: the
-    /// driver's default. A setting decides this, not a key of the file.
+    /// Interval at which the queue engine polls the card, in clocks of the engine's timer; `None`:
+    /// the driver's default. A setting decides this, not a key of the file.
     pub queue_poll_clocks: Option<u32>,
-    /// Whether the controller executes chains of transfers. A setting decides this, not a key of
-    /// the file.
+    /// Whether the controller executes chains of transfers. The setting of a run decides this; a
+    /// board's file has no key for it.
     pub chains: bool,
 }
 

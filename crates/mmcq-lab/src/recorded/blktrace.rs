@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::io::{BufRead, Read};
 use std::sync::Arc;
 
-/// Size in bytes of a record, without the bytes that it declares.
+/// Size in bytes of the fixed part of a record. The record may declare further bytes after this
+/// part.
 pub(super) const RECORD_BYTES: usize = 48;
 /// Magic number "eat" at the start of each record, with the version in the lowest byte.
 pub(super) const MAGIC: u32 = 0x6561_7407;

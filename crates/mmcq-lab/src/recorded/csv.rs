@@ -37,7 +37,7 @@ pub(super) fn is_one(format: Format, line: &str) -> bool {
     }
 }
 
-/// Separator between two cells of a line.
+/// Character or spaces between two cells of a line.
 #[derive(Clone, Copy)]
 enum Separator {
     Char(char),
@@ -64,7 +64,7 @@ pub fn unit_ns(text: &str) -> Option<u64> {
     units.iter().find(|(name, _)| *name == text).map(|(_, ns)| *ns)
 }
 
-/// Names of the columns that a map can have.
+/// Names of the quantities that the user can assign to columns of the file.
 const COLUMNS: [&str; 9] =
     ["time", "op", "offset", "sector", "bytes", "sectors", "process", "device", "took"];
 
@@ -130,8 +130,9 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns for each column of the map its number in a line, from 0; `names` are the cells of
-    /// the file's first line.
+    /// Finds the columns that the user has named, by their name or by a number from 1. Returns for
+    /// each kind of column its number in a line, from 0. `names` are the cells of the file's first
+    /// line.
     fn resolve(&self, names: &[&str]) -> Result<[Option<usize>; COLUMNS.len()], String> {
         let mut columns = [None; COLUMNS.len()];
         for (at, given) in self.columns.iter().enumerate() {

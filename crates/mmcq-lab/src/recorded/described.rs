@@ -4,7 +4,7 @@ use super::{Op, Record};
 use crate::fio::report::Fact;
 use std::collections::BTreeMap;
 
-/// Names of the kinds of requests, in the order in which the facts list them.
+/// Names of the kinds of requests, in the order in which the description of a trace lists them.
 const KINDS: [&str; 4] = ["reads", "writes", "flushes", "discards"];
 
 fn kind(op: Op) -> usize {
@@ -73,7 +73,7 @@ impl Described {
     }
 
     /// Returns the share, 0 to 1, of the time from the first request to the last end in which no
-    /// request was under way. `None`: the trace does not say when requests end, or takes no time.
+    /// request was under way. `None`: the trace does not say when requests end, or that time is 0.
     pub(super) fn think_share(&self) -> Option<f64> {
         let span_ns = self.ended_ns.saturating_sub(self.first_ns?);
         (self.ends_known && span_ns > 0).then(|| self.idle_ns as f64 / span_ns as f64)
@@ -134,7 +134,7 @@ impl Described {
     }
 }
 
-/// Returns a size in bytes in words.
+/// Returns a size in bytes as readable text.
 fn size(bytes: u64) -> String {
     match bytes % 1024 {
         0 => format!("{} KiB", bytes / 1024),

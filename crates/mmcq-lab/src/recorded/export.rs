@@ -36,7 +36,7 @@ thread_local! {
     static KEEPER: RefCell<Option<Rc<RefCell<Keeper>>>> = const { RefCell::new(None) };
 }
 
-/// Event of the recording that will be written to the file.
+/// Event of a request, as it will be written to blktrace's file.
 struct Row {
     at_ns: u64,
     code: u32,

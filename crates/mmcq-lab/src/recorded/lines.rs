@@ -52,8 +52,8 @@ impl Lines {
         Place::Line { file: self.name.clone(), line: self.number }
     }
 
-    /// Adds the place of the line that was read last to `event`. Returns the event with its time in
-    /// ns and its place, or an error. `None`: the line has no event.
+    /// Makes an event of a trace from what was read in the last line: adds the line's place to its
+    /// time and content, or to its error. Returns `None` if the line has no event.
     pub(super) fn told(
         &self,
         event: Result<Option<(u64, What)>, String>,

@@ -46,7 +46,7 @@ pub enum Op {
 /// A request of a device as the trace recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Start of the request in ns; the trace decides from when the time counts.
+    /// Start of the request in ns. Time 0 is a moment that the trace has chosen.
     pub at_ns: u64,
     /// Operation of the request.
     pub op: Op,
@@ -54,7 +54,7 @@ pub struct Record {
     pub durable: bool,
     /// Whether the device's cache must be flushed before this request.
     pub flush_first: bool,
-    /// Number of the device or file that the request accessed.
+    /// Number that the reader gave to the device or file which the request accessed.
     pub device: u32,
     /// Offset in the device or file of the request's first byte.
     pub offset: u64,
@@ -261,8 +261,9 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// Returns the events of all files, merged by time, and the format of the first file. If the times
-/// in one file decrease, its order stays. The path `-` means standard input.
+/// Returns the events of all files, merged by time, and the format of the first file. If times
+/// decrease within a file, its events stay in the order of the file. The path `-` means standard
+/// input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {

@@ -28,7 +28,8 @@ pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     first
 }
 
-/// Counts by rank, stored as sums over ranges of ranks (Fenwick tree).
+/// Number of requests that have gone, for each rank, stored as sums over ranges of ranks (Fenwick
+/// tree).
 struct Gone {
     counts: Vec<u32>,
     all: u32,
@@ -44,7 +45,7 @@ impl Gone {
         }
     }
 
-    /// Returns the sum of the counts up to this rank.
+    /// Returns the sum of the counts of all entries up to this index.
     fn up_to(&self, rank: usize) -> u32 {
         let (mut at, mut sum) = (rank + 1, 0);
         while at > 0 {

@@ -53,7 +53,7 @@ struct FtraceEvent {
     block_rq_complete: Option<RqComplete>,
 }
 
-/// Event block_rq_issue; field numbers as in `block.proto`, also in the two structures below.
+/// Event block_rq_issue; field numbers as in `block.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct RqIssue {
     #[prost(uint64, optional, tag = "1")]
@@ -94,7 +94,7 @@ struct RqComplete {
     rwbs: Option<String>,
 }
 
-/// Event of one of the three kinds, with its fields.
+/// An event of a request (arrival, dispatch or completion), with its fields.
 struct Told {
     moment: Moment,
     dev: u64,

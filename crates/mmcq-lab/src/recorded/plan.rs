@@ -19,8 +19,8 @@ pub enum Mode {
     Open,
     /// Requests start as soon as fewer requests than the depth are under way (closed loop).
     Closed,
-    /// Each process pauses as long as in the trace, after the end of the request for which it had
-    /// waited.
+    /// A request starts after the same pause as in the trace. The pause counts from the end of the
+    /// request for which the process had waited.
     Think,
 }
 
@@ -61,11 +61,11 @@ pub struct Wishes {
     pub sort: bool,
     /// Largest number of requests of the trace to use.
     pub count: usize,
-    /// Whether flushes are left out.
+    /// Whether the replay leaves out the flushes of the trace.
     pub without_flush: bool,
     /// Whether durable writes (FUA) of the trace become ordinary writes.
     pub without_fua: bool,
-    /// Whether discards are left out.
+    /// Whether the replay leaves out the discards of the trace.
     pub without_discard: bool,
 }
 
@@ -88,7 +88,7 @@ impl Wishes {
     }
 }
 
-/// Largest depth of a replay.
+/// Largest number of requests that a worker of a replay may have under way.
 const DEPTH_MAX: u32 = 4096;
 /// Largest number of requests of a trace, which need 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
@@ -102,7 +102,8 @@ pub const NO_REQUEST: &str = "no request is left";
 /// Keys of flushes in the map of requests under way: this plus the flush's number in the trace. All
 /// other keys are offsets on a device, which are smaller.
 const OF_FLUSH: u64 = 1 << 62;
-/// Longest time in ns that the reader of a part of a trace waits for the ends of requests.
+/// Longest time in ns, in the trace, for which its reader goes on after the last wanted request, to
+/// find when the wanted requests ended.
 const ENDS_NS: u64 = 30_000_000_000;
 /// Alignment in bytes of each device of a trace in the load's address space.
 const DEVICE_ALIGN: u64 = 1 << 20;
@@ -110,7 +111,7 @@ const DEVICE_ALIGN: u64 = 1 << 20;
 /// Workers that replay a trace, with facts about the trace.
 #[derive(Debug)]
 pub struct Plan {
-    /// The workers with their scripts.
+    /// The workers, each with a script of its requests.
     pub workers: Vec<Worker>,
     /// Number of requests of the trace that are used.
     pub requests: usize,
@@ -193,16 +194,17 @@ impl Open {
     }
 }
 
-/// Requests of a trace while they are collected for a plan.
+/// Requests of a trace, collected while the trace is read. The plan of the replay is made from
+/// them.
 #[derive(Default)]
 struct Gathered {
     records: Records,
     /// Each request that has not ended, by device and offset: its index in `records`, its length in
-    /// bytes, and how many of them are not complete. `None`: the trace has had no end of a request
-    /// so far, as in most formats.
+    /// bytes, and how many of these bytes are not complete. `None`: the trace has had no end of a
+    /// request so far; most formats have none.
     open: Option<BTreeMap<(u32, u64), Open>>,
-    /// End in bytes of each device's used part, and the place in the trace of the request that
-    /// reaches this end.
+    /// For each device: the byte address at which its used part ends, and the place in the trace of
+    /// the request that reaches this address.
     ends: BTreeMap<u32, (u64, Place)>,
     /// Name of each process. A format may give it only with some of the requests.
     names: HashMap<u32, Arc<str>>,
@@ -281,7 +283,8 @@ impl Gathered {
     }
 }
 
-/// Returns the key of the request with this number in the map of requests that have not ended.
+/// Returns the key (device and offset) by which this request is found among the requests that have
+/// not ended. A flush has a key made of its number.
 fn place_of(number: usize, record: &Record) -> (u32, u64) {
     (record.device, if record.op == Op::Flush { OF_FLUSH + number as u64 } else { record.offset })
 }

@@ -18,7 +18,8 @@ const DURABLE: u64 = 1 << OP_BITS;
 const FLUSH_FIRST: u64 = 2 << OP_BITS;
 /// Number of bits below the block number in the field `place`.
 const PLACE_BITS: u32 = OP_BITS + 2;
-/// Flag in a field: the field holds an index into the list `large`, which has the number itself.
+/// Flag in a 32-bit field: the other bits are not the number itself but its index in the list
+/// `large`.
 const LARGE: u32 = 1 << 31;
 /// Value of a time field that means "no time".
 const NONE: u32 = u32::MAX;
@@ -54,14 +55,15 @@ type Who = (u32, u32, Option<Arc<str>>);
 pub(super) struct Records {
     chunks: Vec<Vec<Packed>>,
     count: usize,
-    /// Numbers that do not fit into 31 bits of a [`Packed`] field, which then has their index.
+    /// Numbers that are too large for the 31 bits of a [`Packed`] field; the field has the index of
+    /// its number in this list.
     large: Vec<u64>,
     who: Vec<Who>,
     known: HashMap<Who, u32>,
     /// Times in ns of the first and the last request; `None`: the list is empty.
     span_ns: Option<(u64, u64)>,
-    /// Time in ns of the request that was added last. The list stays sorted while no new request is
-    /// earlier.
+    /// Time in ns of the request that was added last. If no added request is earlier than the one
+    /// before, the list is sorted.
     newest_ns: u64,
     mixed: bool,
 }
@@ -114,8 +116,8 @@ impl Records {
         self.count += 1;
     }
 
-    /// Records the end of the request with this index. Returns true if its end was not known
-    /// before.
+    /// Records the end, at the time `at_ns`, of the request with this index. Returns true if its
+    /// end was not known before.
     pub fn ended(&mut self, number: usize, at_ns: u64) -> bool {
         let Some(old) = self.chunks.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).copied()
         else {

@@ -11,8 +11,8 @@ use std::fmt::Write;
 const STARS: u64 = 40;
 
 /// Returns one line for each request, sorted by its end. `names` are the names of the jobs. Two
-/// columns follow after biosnoop's: the part of LAT in the driver's queue, and the number of
-/// younger requests that were sent to the card first.
+/// columns follow after biosnoop's: the time in the driver's queue, which is a part of the latency
+/// (LAT), and the number of younger requests that were sent to the card first.
 pub fn lines(completed: &[Completed], names: &[String]) -> String {
     let mut out = format!(
         "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7} {:>7} {:>7} {:>7} {:>7}\n",

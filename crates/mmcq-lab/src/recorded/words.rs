@@ -39,7 +39,7 @@ pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     Some((op, flush_first, rest[1..].contains('F') && op == Op::Write))
 }
 
-/// Parses a number of blocks of 512 bytes. Returns their bytes.
+/// Parses a number of blocks of 512 bytes. Returns the number of bytes.
 pub(super) fn sectors(text: &str) -> Option<u64> {
     text.parse::<u64>().ok()?.checked_mul(512)
 }

@@ -7,12 +7,12 @@ use mmcq::spec::ext_csd::ExtCsd;
 use mmcq::spec::response::Ocr;
 use std::collections::BTreeMap;
 
-/// Bytes of the register EXT_CSD.
+/// Size in bytes of the register EXT_CSD.
 const EXT_CSD_BYTES: usize = 512;
 /// Largest size in bytes of a file that is read as a register file.
 pub const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Registers as a file gives them.
+/// Registers of a card that a file contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     /// Whether the card is an eMMC.

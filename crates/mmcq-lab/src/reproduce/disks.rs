@@ -6,8 +6,8 @@
 //! The published figures are those of Linux without and with a patch that keeps transfers open
 //! ([`Close::Late`](crate::linux::reader::Close::Late)). Linux sends no flush to a card without a
 //! cache, so with the patch a write is complete when the card has received its data. mmcq polls the
-//! card's status at each `fsync`. So the loop also runs without `fsync`: there mmcq too completes
-//! writes with their data.
+//! card's status at each `fsync`. So the loop also runs without `fsync`. In that loop, mmcq's
+//! writes are also complete when the card has received their data.
 
 use super::{Amount, Row, workers};
 use crate::fio::Worker;
@@ -18,8 +18,8 @@ use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 use std::sync::Arc;
 
-/// Settings of the loop with `fsync` (a status poll), then of the loop without it. The physical
-/// limit comes first.
+/// Settings in which the benchmark loop runs: first those with `fsync`, which polls the card's
+/// status, then those without. The physical limit comes first in each.
 const SETTINGS: [[Setting; 5]; 2] = [
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::MmcqEarly, Setting::MmcqEarlyOwn],
@@ -28,7 +28,8 @@ const SETTINGS: [[Setting; 5]; 2] = [
 const SAMPLE_BYTES: u64 = 10 << 20;
 /// Size of a page in bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Number of pages that the loop reads at its end, for each sample.
+/// Number of pages of 4 KiB that GNOME Disks reads at random places after the large samples, for
+/// each sample.
 const PAGES: u64 = 10;
 /// Size of the card in bytes, as GNOME Disks shows it.
 const CARD_BYTES: u64 = 122_112 << 20;
@@ -124,7 +125,8 @@ fn shown(outcome: &Outcome, samples: u64) -> Shown {
     }
 }
 
-/// Runs the loop in each setting, and returns the rows.
+/// Runs the benchmark loop of GNOME Disks in each setting, with and without `fsync`, and returns
+/// the rows of the table.
 pub(super) fn rows(platform: &Platform, amount: Amount) -> Result<Vec<Row>, RunError> {
     let samples = if amount.full { 100 } else { 25 };
     // Both loops run: the limit is taken from the one without status polls, which is faster.

@@ -1,8 +1,8 @@
 //! Fair: two clients share a card; one writes sequentially, one reads at random places. Shows the
 //! reader's latency and the writer's rate with each scheduler.
 //!
-//! No values were published for this. It examines the maintainer's remark in the STREAM thread that
-//! BFQ suits these cards.
+//! No values were published for this. The experiment examines a remark of the maintainer in the
+//! discussion STREAM: that BFQ suits these cards.
 
 use super::{Amount, Row};
 use crate::fio::stats::Stats;

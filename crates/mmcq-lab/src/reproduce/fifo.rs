@@ -1,13 +1,13 @@
 //! FIFO: the order in which Linux's software queue dispatches its requests, by the number of a tag
-//! or first in, first out. Shows latency percentiles of eight readers, and the rows that the
-//! reviewer requested.
+//! or first in, first out. Shows latency percentiles of eight readers, and the loads that the
+//! reviewer of the published patch requested.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Percentile, and its published latencies in us: with the queue in tag order, and without the
-/// queue.
+/// Percentile, and its published latencies in us: first with Linux's software queue in tag order,
+/// then without the queue.
 const PERCENTILES: [(f64, f64, f64); 17] = [
     (1.0, 498.0, 799.0),
     (5.0, 865.0, 938.0),
@@ -28,7 +28,8 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
     (99.99, 200_279.0, 9503.0),
 ];
 
-/// Published smallest, mean and largest IOPS: with the queue in tag order, and without the queue.
+/// IOPS that were published for the experiment: smallest, mean and largest. The first value of each
+/// is with Linux's software queue in tag order, the second is without the queue.
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
@@ -39,8 +40,9 @@ const RUNS: u64 = 5;
 /// late. For these the table also has rows with the range.
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
-/// AndroBench, published five days later in the same thread: cell, `rw=`, request size, threads,
-/// unit; then the rates in tag order, without the queue, and in FIFO order.
+/// AndroBench, published five days later in the same discussion. Each entry has cell, `rw=`,
+/// request size, threads and unit; then the rates in tag order, without the queue, and in FIFO
+/// order.
 const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("seq read", "read", "1m", 1, "MB/s"), [138.2, 143.7, 146.4]),
     (("seq write", "write", "1m", 1, "MB/s"), [58.2, 51.4, 56.2]),

@@ -1,6 +1,7 @@
-//! HSQ: how much Linux's software queue gains with a card without a hardware queue. The published
-//! figures are means of five runs. The model has five runs, too, or one longer run where it gives
-//! the same mean; on other boards than the experiment's own it has two.
+//! HSQ: how much Linux's software queue gains with a card without a hardware queue.
+//!
+//! The published figures are means of five runs. On the experiment's own board the model has five
+//! runs, too, or one longer run where this gives the same mean. On other boards it has two runs.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;
@@ -14,9 +15,9 @@ const RUNS: u64 = 5;
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.
 const SHARE_MIB: u64 = 4;
 
-/// Amount in MiB of each job that writes. Writes first fill the card's cache; only then the cache's
-/// drain limits their rate. In five runs of 80 MiB (20 jobs) this start changes the mean by 0.6 %,
-/// so one run of 400 MiB replaces them.
+/// Amount in MiB that each of the 20 jobs writes. The first writes fill the card's cache, and only
+/// then the rate is that of the drain to the flash. In a run of 80 MiB in all this beginning
+/// changes the mean of five runs by 0.6 %. So one run of 400 MiB replaces the five.
 const WRITE_MIB: u64 = 5 * SHARE_MIB;
 
 /// Amount in MiB of each job that reads. Readers of one file need long until their positions, and
@@ -39,10 +40,10 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
 /// these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
-/// Comparison of the model of Linux with unmodified Linux, in one cell of the table.
+/// Comparison of the model of Linux with unmodified Linux, for one load and one setting.
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// Name of the cell in the table.
+    /// Name of the column in the table of published values.
     pub cell: &'static str,
     /// Setting of the model: `none` or `hsq-tag`.
     pub setting: Setting,
@@ -64,8 +65,8 @@ impl Meeting {
     }
 }
 
-/// Returns the comparisons with unmodified Linux for these rows, which are of the experiment's own
-/// board.
+/// Returns the comparison with unmodified Linux for each load and setting. `rows` are rows of the
+/// table for the experiment's own board.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF
@@ -104,8 +105,9 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
 /// or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
-/// Returns the `rw=` of a cell with a rate or a merging on the experiment's own board; `None` for
-/// other cells.
+/// Returns the option `rw=` of the case of the experiment with this name, if it was measured on the
+/// publication's board: a case with a rate, or one with the mean size of a transfer (", merging").
+/// `None`: another case.
 pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }
@@ -119,9 +121,9 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     )
 }
 
-/// Runs the stand-ins for Linux (`none` and `hsq-tag`) with as many requests as unmodified Linux
-/// had in `reports`. How many requests are merged into a transfer becomes steady only late in a
-/// run, so only runs of equal length can be compared.
+/// Runs the models of Linux (settings `none` and `hsq-tag`) with as many requests as unmodified
+/// Linux had in `reports`. How many requests are merged into a transfer becomes steady only late in
+/// a run, so only runs of equal length can be compared.
 pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();

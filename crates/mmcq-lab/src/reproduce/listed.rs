@@ -1,4 +1,4 @@
-//! Writes a reproduction as an HTML page.
+//! Writes the results of a reproduced experiment as an HTML page.
 
 use super::{Row, json_lines, table};
 use crate::page::chart;

@@ -35,7 +35,7 @@ pub struct Row {
     pub published: Option<f64>,
     /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,
-    /// Value of the cell in the model.
+    /// The number as the model gives it.
     pub model: f64,
     /// Physical limit: the value that wire and card allow without a host; `None`: it was not
     /// computed for this number.

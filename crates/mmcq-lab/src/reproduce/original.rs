@@ -39,13 +39,15 @@ fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     }
 }
 
-/// Returns the simulated setting to compare a report with; `mmcq` for a report of `mmcq.ko`.
+/// Returns the name of the simulated setting with which a report of unmodified Linux is compared;
+/// `mmcq` for a report of the kernel module `mmcq.ko`.
 pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns rows of unmodified Linux, and of `mmcq.ko` in it, for the rows of the models on the
-/// experiment's own board. They have the published values, too.
+/// Returns, for each row of a model on the experiment's own board, the row that unmodified Linux
+/// gave in the same load, and the row that `mmcq.ko` gave there. The new rows have the published
+/// values, too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts only the requests that its own block layer merged, not those that mmcq
@@ -63,9 +65,11 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// Returns a table in Markdown with the values published, of unmodified Linux, of its model, and of
-/// mmcq. The model's values come from `as_long` if present, which has as many requests as Linux
-/// had.
+/// Returns a table in Markdown. Each row has four values: published, of unmodified Linux, of its
+/// model, and of mmcq. It also has the differences between the first three.
+///
+/// If `as_long` has the row, the model's value is from there: its runs had as many requests as
+/// those of unmodified Linux.
 pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\

@@ -19,7 +19,7 @@ use crate::runner::{Outcome, RunError, Setting};
 /// Boards of the experiment; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// Name of the card on the fourth board, which supports packed commands.
+/// Name of the card on the fourth of [`BOARDS`]. The card supports packed commands.
 const PACKED_CARD: &str = "emmc-packed";
 
 /// Lane (way to drive the card): its name in these tables, and its setting.
@@ -32,7 +32,8 @@ const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
 const CHAINS: Lane = ("adma3", Setting::Adma3);
 
-/// Returns the lanes that are compared on a board with its card.
+/// Returns the ways to send transfers to the card (lanes, such as the card's queue or packed
+/// commands) that are compared on this board.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
@@ -108,8 +109,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     }
 }
 
-/// Returns the rows of the phone, with published rates. The setting `none` is fitted to the rates
-/// without the queue; all other rates are predicted.
+/// Runs a published benchmark of a phone, and returns rows with its published rates. The setting
+/// `none` is fitted to the rates without the queue; all other rates are predicted.
 fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let mut rows = Vec::new();
     let settings: Vec<(&str, Setting)> =
@@ -133,8 +134,8 @@ fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Returns the rows that compare the promise of the card's class with the card's rates with its
-/// queue.
+/// Returns rows that compare what the card's performance class A2 guarantees with the rates of the
+/// card with its queue.
 fn promise(
     platform: &Platform,
     amount: Amount,
@@ -155,8 +156,8 @@ fn promise(
     Ok(rows)
 }
 
-/// Runs each load with each lane, and with Linux's setting `none`. The rows have the rate and its
-/// limit, then the percentile 99.9 of the latency, interrupts and CPU time.
+/// Runs each load with each way to send transfers (lane), and with Linux's setting `none`. The rows
+/// have the rate and its limit, then the 99.9th percentile of the latency, interrupts and CPU time.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
     let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);

@@ -17,7 +17,8 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
 }
 
-/// Published latency in us, and published rate of the counter of idle CPU in kcycles/s.
+/// Published values of a setting: latency in us, and the rate of a counter that counts only while
+/// the CPU is idle, in thousands of cycles per second.
 type Published = (f64, f64);
 
 /// Settings of the publication's board, with their published values.
@@ -36,8 +37,8 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// Settings of the board whose controller has its own DMA. Only a single remark was published about
-/// it.
+/// Settings that run on the board whose controller has its own DMA. They have no published values:
+/// about such a board only a single remark was published.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -50,14 +51,15 @@ const BY_DMA: [(&str, Way); 7] = [
 
 /// Setting `mmcq-own` on a CPU with the largest number of cycles per instruction.
 const SLOW: &str = "mmcq-own slow";
-/// Settings to which the board was fitted: both published values of the first, and only the latency
-/// of the second.
+/// Settings whose published values were used to fit the board: both values of the first setting,
+/// and only the latency of the second.
 const FITTED: [&str; 2] = ["thread+tasklet", "async"];
 
-/// Name of the cell with the time from the interrupt to its clearing.
+/// Name of the result that contains the time from the card's interrupt until the driver has cleared
+/// it.
 const LATENCY: &str = "interrupt to cleared";
-/// Name of the cell with the number of times that the thread is woken for a packet, without the
-/// wake-up after the card's interrupt.
+/// Name of the table's column with the number of times that the thread is woken for a packet,
+/// without the wake-up after the card's interrupt.
 const WAKES: &str = "wake-ups by steps";
 
 /// Text below the tables of the published board.
@@ -68,7 +70,7 @@ interrupt latency: from the card's interrupt to the begin of the first command. 
 end of a command, or of its data, to the begin of the next.
 ";
 
-/// Number of 32-bit words in a packet's payload.
+/// Number of 32-bit words in the payload (data) of a packet.
 const PAYLOAD_WORDS: f64 = 512.0;
 
 /// Runs the experiment on this board after `changes`, and returns the rows of the table.
@@ -161,7 +163,8 @@ fn waits(
     Ok(rows)
 }
 
-/// Name of the cell with the policy's largest excess.
+/// Name of the result that says, in percent, how much more CPU time the waiting policy costs than
+/// the better of its two ways (to spin, or to leave the CPU), in the worst case.
 const WORST: &str = "policy's worst excess";
 
 /// Splits the rows into tables that fit a screen: the settings of Linux, mmcq with Linux's costs,

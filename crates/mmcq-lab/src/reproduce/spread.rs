@@ -1,5 +1,5 @@
-//! Spread of the five runs in each cell of HSQ: as published, and in a model whose board and card
-//! differ a little in each run.
+//! Spread of the five runs that were published for each load of the experiment HSQ, without and
+//! with the queue: as published, and in a model whose board and card differ a little in each run.
 //!
 //! The differences are assumed. Wake-ups take up to a quarter longer or shorter, as in the board's
 //! file (15 to 25 us, about 20). Each request of a batch costs its job 2.9 to 4.7 us, also as in
@@ -35,9 +35,10 @@ const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
 /// Largest relative difference of the times to wake threads from the board's file.
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
-/// Prefix of the keys of the card's times.
+/// Prefix of the keys for the times of the card's flash, such as `--set` takes them.
 const CARD: &str = "card.flash.";
-/// Largest relative difference of the card's times from the card's file.
+/// Largest relative difference between the times of a card in the experiment and those in the
+/// card's file.
 const CARD_SHARE: f64 = 0.0055;
 
 /// Draws a number with equal probability between 1 - `share` and 1 + `share`.
@@ -70,8 +71,8 @@ fn changes(params: &[Param], seed: u64) -> Vec<String> {
     params.iter().filter_map(change).collect()
 }
 
-/// Runs all cells of the table. Returns mean, smallest and largest of five runs, next to those of
-/// the five published runs.
+/// Runs the benchmark of Linux's software queue (HSQ) five times for each kind of load. Returns
+/// mean, smallest and largest rate of the five runs, next to those of the five published runs.
 pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let name = hsq::BOARDS[0];
     let params = params::all(name, None, &[])?;
@@ -118,7 +119,7 @@ const SUMS: [(&str, Sum); 3] = [
     ("most", |rates| rates.iter().copied().fold(0.0, f64::max)),
 ];
 
-/// Text that is printed below the table of the spread.
+/// Text that is printed below the table with the spread of the five runs.
 pub const NOTE: &str = "\
 five runs: a seed each, on a board and card a little different in each (a prior): wake-ups within a quarter and
 2.9 to 4.7 us for each request of a batch, as the board's file has them; the card's times within 0.55 %, the

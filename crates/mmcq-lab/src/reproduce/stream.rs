@@ -19,8 +19,8 @@ struct Cell {
     /// Published values of Linux without and with the patch that keeps transfers open, if there are
     /// some.
     published: Option<(f64, f64)>,
-    /// Whether the card's or the board's parameters were fitted to the value of Linux without the
-    /// patch.
+    /// Whether parameters of the card or the board were fitted to the published value of Linux
+    /// without the patch.
     fitted: bool,
 }
 
@@ -117,7 +117,8 @@ const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
-    /// Returns the published job of this cell, or a shorter one unless `full`.
+    /// Returns the published fio job of this case of the experiment, or a shorter one unless
+    /// `full`.
     fn job(&self, full: bool) -> String {
         let mib = if full { self.full_mib } else { self.share_mib };
         let amount = if self.bs == "10M" {
@@ -137,7 +138,8 @@ impl Cell {
     }
 }
 
-/// Returns rows with the latencies of a cell in a setting, if the STREAM thread published some.
+/// Returns rows with the latencies of one cell (board, card and load) in a setting. Only cells
+/// whose latencies were published in the discussion STREAM have rows.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {

@@ -24,13 +24,13 @@ const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
 impl Grid<'static> {
-    /// The whole grid.
+    /// All sizes, depths and patterns.
     pub const FULL: Self = Grid {
         sizes: &SIZES,
         depths: &[1, 4, 32],
         patterns: &["read", "write", "randread", "randwrite", "rw", "randrw"],
     };
-    /// Part of the grid that runs in seconds even in a build without optimisation.
+    /// Part of [`Grid::FULL`] that runs in seconds even in a build without optimisation.
     pub const THIN: Self = Grid {
         sizes: &[SIZES[0], SIZES[2], SIZES[4]],
         depths: &[1, 32],
@@ -83,8 +83,8 @@ fn percent_more(this: f64, than: f64) -> f64 {
     100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
 }
 
-/// Runs the sweep. Returns three rates and a gain for each case, and the smallest gain of all
-/// cases.
+/// Runs the sweep. Returns rows with three rates and a gain for each case, and a last row with the
+/// smallest gain of all cases.
 pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let load = |changes: &[String]| Platform::load_with(BOARD, changes);
     let on = load(&[]).map_err(crate::board::BoardError::from)?;

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Numbers of requests with data, by what was under way when they arrived. The first five add up to
-/// all requests.
+/// all such requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
     /// Number of requests that arrived when no other request was under way (submitted and not
@@ -38,7 +38,7 @@ pub struct Chances {
 }
 
 impl Chances {
-    /// Returns the number of all requests with data that arrived.
+    /// Returns the number of all requests with data that arrived in the run.
     pub fn all(&self) -> u64 {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }
@@ -62,8 +62,8 @@ impl Chances {
 
 struct UnderWay {
     io: Io,
-    /// Number of blocks of this I/O and of all I/Os that it could have shared a transfer with when
-    /// it arrived.
+    /// Number of blocks of this I/O, together with all I/Os under way with which it could have
+    /// shared a transfer when it arrived.
     run_blocks: u32,
 }
 
@@ -121,17 +121,20 @@ impl State {
     }
 }
 
-/// Watches the requests of a machine and counts their chances of merging.
+/// Watches the requests of a machine, and counts which of them could have been merged with a
+/// request under way.
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// Returns the counts of the chances of merging so far.
+    /// Returns the counts so far: how many requests could have been merged, and why the others
+    /// could not.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }
 }
 
-/// Counts the chances of all I/Os of a machine whose transfers have at most `most_blocks`.
+/// Counts the chances of merging of all I/Os of a machine. `most_blocks`: largest number of blocks
+/// of a transfer.
 pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
     let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
     let seen = state.clone();

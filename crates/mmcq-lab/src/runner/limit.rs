@@ -41,17 +41,19 @@ const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
-    /// Workers that represent the jobs.
+    /// Workers in the fastest form. Each represents one or more workers of the original jobs.
     pub(super) workers: Vec<Worker>,
-    /// For each worker in `workers`, how many requests of the jobs one request of this worker
-    /// represents.
+    /// For each worker in `workers`: how many of the jobs' own requests one request of this worker
+    /// replaces.
     requests: Vec<u64>,
-    /// For each worker of the jobs, the index in `workers` of the worker that represents it.
+    /// For each worker that the job file describes: the index in `workers` of the fast worker that
+    /// replaces it.
     stands: Vec<usize>,
 }
 
 impl Perfect {
-    /// Makes the fastest form of the jobs' workers.
+    /// Makes workers that do the same work as the jobs' `workers`, in the form that is fastest for
+    /// wire and card.
     pub(super) fn of(workers: &[Worker]) -> Self {
         let mut pools: Vec<(usize, u64)> = Vec::new();
         let mut stands = Vec::new();
@@ -80,7 +82,8 @@ impl Perfect {
         Perfect { workers: workers.to_vec(), requests: vec![1; count], stands: (0..count).collect() }
     }
 
-    /// Returns whether this form equals the jobs' own workers, so that no request became a batch.
+    /// Returns whether each worker is one of the jobs' own workers, so that no requests were joined
+    /// into batches.
     fn is_plain(&self, workers: &[Worker]) -> bool {
         let mut pairs = self.workers.iter().zip(workers);
         self.workers.len() == workers.len() && pairs.all(|(made, old)| Arc::ptr_eq(&made.job, &old.job))
@@ -110,15 +113,17 @@ fn is_plain(job: &Job) -> bool {
     in_order && !paced && !flushes && one_size && whole && job.verify == Verify::Off && job.loops == 1
 }
 
-/// Returns whether two workers access the same bytes at the same time.
+/// Returns whether two workers do the same sequential reads or writes of the same bytes at the same
+/// time.
 fn meet(one: &Worker, other: &Worker) -> bool {
     let together = one.script.is_none() && Arc::ptr_eq(&one.job, &other.job) && one.files == other.files;
     let same_place = matches!(one.job.offset_increment, Size::Bytes(0) | Size::Percent(0));
     together && same_place && is_plain(&one.job) && !other.waits_for_earlier
 }
 
-/// Returns one worker with perfect batches in place of `count` workers like this one, and the
-/// number of requests in a batch.
+/// Returns one worker that replaces `count` workers like this one, and the number of requests in
+/// one of its batches. A batch has all requests that these workers would keep under way, as one
+/// contiguous transfer.
 fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     let old = &worker.job;
     let bytes = old.max_block();
@@ -166,8 +171,8 @@ enum Lane {
 }
 
 impl Lane {
-    /// Returns the lanes that a run's board and card may have according to their files. This takes
-    /// less time than building a board.
+    /// Returns the ways to drive the card (lanes) that a run's board and card support according to
+    /// their files. This takes less time than building a board.
     fn of(run: &Run<'_>) -> Result<Vec<Lane>, RunError> {
         let profile = board::profile(run.platform, run.card)?;
         let controller = &run.platform.controller;
@@ -182,7 +187,8 @@ impl Lane {
         Ok(all.into_iter().filter(|(_, may)| *may).map(|(lane, _)| lane).collect())
     }
 
-    /// Enables the lane. Returns false if board and card do not have it.
+    /// Enables this way of transfers (such as packed commands) on the board. Returns false if board
+    /// and card do not support it.
     fn switch_on(self, board: &Board<SLOTS>) -> bool {
         let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
         match self {
@@ -215,10 +221,12 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs on each lane; the fastest result is their limit. On all lanes but
-/// [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies may read
-/// single requests in parallel. If one worker represents several, the first of these gets the
-/// statistics of all.
+/// Runs the jobs once for each way to drive the card ([`Lane`]). The fastest result is their
+/// physical limit.
+///
+/// For every lane but [`Lane::Closed`], the jobs run in batches and also one by one, since the
+/// card's dies may read single requests in parallel. If one worker represents several, the first of
+/// these gets the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -248,8 +256,9 @@ pub(super) fn run(
     best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
 }
 
-/// Returns the outcome with the higher rate; if both are equal, `first`. With another seed the
-/// other outcome might be faster, so the result depends on the seed if either outcome does.
+/// Returns the outcome with the higher rate; if both are equal, `first`. The result counts as
+/// dependent on the seed if that of either outcome does, since another seed might make the slower
+/// one the faster.
 fn better(first: Outcome, other: Outcome) -> Outcome {
     let seeded = first.seeded || other.seeded;
     let (mut best, also) = if rate(&other) > rate(&first) { (other, first) } else { (first, other) };
@@ -294,7 +303,8 @@ fn without_chance(profile: &CardProfile) -> Vec<String> {
     given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
 }
 
-/// Runs the workers of this form on one lane; `None`: board and card do not have the lane.
+/// Runs the fastest form of the jobs on one lane, that is, one way to send requests (such as the
+/// command queue engine, chains or open transfers). `None`: board and card do not have it.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,

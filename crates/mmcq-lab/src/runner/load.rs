@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
-    /// The flush that follows a durable write and makes it durable.
+    /// The flush that follows a durable write and makes it durable, with the time in ns at which
+    /// the write began.
     Durable(FioIo, u64),
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Load<'a> {
     /// the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
-    /// For each job, durable writes whose flush has not begun.
+    /// For each job, durable writes whose flush has not begun, each with the time in ns at which
+    /// the write began.
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
@@ -147,9 +149,9 @@ fn partition(
     Ok(found)
 }
 
-/// Returns the length in bytes that a worker needs each of its files to have, so that all it
-/// transfers is inside; 0: it takes the file as it is. As in fio, each worker extends a file that is
-/// too short.
+/// Returns the length in bytes that each file of a worker must have, so that all its transfers are
+/// inside; 0: the worker takes the file as it is. As in fio, a worker extends a file that is too
+/// short.
 fn needs(worker: &FioWorker) -> u64 {
     let bytes = |size: Size| if let Size::Bytes(bytes) = size { bytes } else { 0 };
     let job = &worker.job;
@@ -312,8 +314,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns what a job must do while it is ahead of the other jobs of its flow (fio's `flow=`):
-    /// it has begun more I/Os than its share. `None`: the job need not wait.
+    /// Returns what a job must do if it is ahead of the other jobs of its flow (fio's `flow=`),
+    /// because it has begun more I/Os than its share. `None`: the job need not wait.
     fn held_by_flow(&mut self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {

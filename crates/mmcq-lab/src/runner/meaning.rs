@@ -1,4 +1,4 @@
-//! Descriptions of the settings.
+//! Descriptions of the settings (which stack serves the jobs), for users of the program.
 
 use super::Setting;
 

@@ -1,15 +1,15 @@
-//! Bytes transferred over the time of a run, to compare a run of any length with the run of its
-//! limit.
+//! Bytes transferred over the time of a run. With them a run of any length is compared with its
+//! physical limit, which is a run of the same jobs with [`Setting::Limit`](super::Setting::Limit).
 //!
-//! Two runs of one job differ at their start and end. The run of a limit fills the card's cache
-//! with its first batch, and drains half of it during the last one. A run of another setting does
-//! this in smaller steps. So rates over whole runs compare starts and ends, and a short run might
-//! seem faster than its limit. Instead, a run is compared with the time at which the limit's run
-//! had transferred as many bytes.
+//! Two runs of one job differ at their start and end. The run that gives the limit fills the card's
+//! cache with its first batch, and drains half of it during the last one. A run with another
+//! setting does this in smaller steps. So rates over whole runs compare starts and ends, and a
+//! short run might seem faster than its limit. Instead, a run is compared with the time at which
+//! the limit's run had transferred as many bytes.
 //!
 //! Some settings report a write before the card has programmed it. The last write of such a run may
-//! end earlier than in the run of the limit. So the limit is never set below the rate of the run
-//! itself.
+//! end earlier than in the run that gives the limit. So the limit is never set below the rate of
+//! the run itself.
 
 use super::Counters;
 
@@ -31,7 +31,7 @@ struct Curve {
     /// Points of the curve: number of bytes transferred so far, and time in ns from the start of
     /// the run.
     points: Vec<(u64, u64)>,
-    /// Number of bytes transferred between two stored points.
+    /// Number of bytes from one stored point of the curve to the next.
     step: u64,
     last: (u64, u64),
 }
@@ -47,13 +47,13 @@ impl Pace {
         }
     }
 
-    /// Adds the curves of the same job on another lane.
+    /// Adds the curves of a run of the same job on another lane (way to drive the card).
     pub(super) fn join(&mut self, other: Pace) {
         self.curves.extend(other.curves);
     }
 
-    /// Returns the time in ns at which `bytes` had been transferred on the fastest lane; `None`:
-    /// every lane's run ended before.
+    /// Returns the time in ns at which `bytes` had been transferred on the fastest lane (way to
+    /// drive the card). `None`: on each lane the run ended with fewer bytes.
     fn after_ns(&self, bytes: u64) -> Option<f64> {
         self.curves.iter().filter_map(|curve| curve.after_ns(bytes)).min_by(f64::total_cmp)
     }

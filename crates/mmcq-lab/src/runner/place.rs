@@ -25,10 +25,10 @@ const LINUX_BLOCKS: u32 = 1024;
 /// Work to do on a board that is built and whose card is up. The type of the board's stack depends
 /// on the setting.
 pub trait Visit {
-    /// Result of the work.
+    /// Result of the work that is done on the board.
     type Out;
 
-    /// Does the work on the board of the run.
+    /// Does the work on `board`, which was built for `run` and has an initialised card.
     ///
     /// # Errors
     /// The run does not come to its end.
@@ -218,7 +218,7 @@ impl Serve<SLOTS> for Board<SLOTS> {
     }
 }
 
-/// Returns the largest number of blocks that a transfer may have if it carries several requests.
+/// Returns the largest number of blocks of a transfer into which several requests are merged.
 fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     let ours = || board.stack.with(|e| e.caps().max_blocks.min(e.caps().max_bytes / 512));
     if setting.is_linux() { LINUX_BLOCKS } else { ours() }
@@ -242,7 +242,7 @@ pub fn reliable_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u3
 
 /// Load that counts its own I/Os, flushes and failures.
 pub trait Carried: Workload {
-    /// Returns the counts that the load made itself.
+    /// Returns the numbers of I/Os, flushes and failures that the load has counted.
     fn counted(&self) -> Counted;
 }
 

@@ -37,7 +37,7 @@ pub struct Served {
     pub tasks: Option<TaskStats>,
     /// Counters of packed commands, if any were used.
     pub packs: Option<PackStats>,
-    /// Counters of chains, if any were used.
+    /// Counters of chains (lists of transfers that the controller executes), if any were used.
     pub chains: Option<ChainStats>,
 }
 
@@ -50,10 +50,11 @@ impl Served {
         self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
     }
 
-    /// Makes the counters of a run by mmcq's engine: the difference between `now` and `before`.
-    /// `before` has the engine's counters after the card was brought up. `holds` needs no
-    /// difference, since bring-up holds back no start. `continue_lost`: the host claimed to
-    /// continue data, and could not.
+    /// Makes the counters of a run by mmcq's engine. They are the difference between `now`, and
+    /// `before` (the engine's counters after the card was brought up).
+    ///
+    /// `holds` are the counters of delayed starts; they need no difference, since bring-up delays
+    /// no start. `continue_lost`: the host claimed that it can continue transfers, and could not.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut stats = now;
         for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {

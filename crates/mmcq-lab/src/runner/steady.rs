@@ -4,8 +4,8 @@
 /// Rate of a run between a quarter and seven eighths of its planned bytes: the slope of bytes over
 /// time, by least squares over all completions.
 ///
-/// A rate between only two moments would have an error by the batch that ends at one of them; the
-/// slope does not.
+/// Completions come in batches. A rate between only two moments would depend on whether a batch
+/// ends just before or just after each of them; the slope hardly does.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steady {
     from: u64,
@@ -40,8 +40,8 @@ impl Steady {
         self.ns_bytes += x * y;
     }
 
-    /// Returns the rate in MiB/s; `None` if fewer than three completions were measured, or all at
-    /// the same time.
+    /// Returns the steady rate in MiB/s. `None`: fewer than three completions were measured, or all
+    /// came at the same time.
     pub fn mib_per_s(&self) -> Option<f64> {
         let spread = self.points * self.ns_ns - self.ns * self.ns;
         let slope = (self.points * self.ns_bytes - self.ns * self.bytes) / spread;

@@ -9,7 +9,8 @@ use std::rc::Rc;
 /// Number of idle periods that are stored, since a later bus event may overlap the last of them.
 const IDLES_KEPT: usize = 4;
 
-/// Measurement of the time without work in one run. All clones share one measurement.
+/// Measures how long the stack and the bus had nothing to do in one run. All clones share one
+/// measurement.
 #[derive(Clone)]
 pub struct Waiting(Rc<RefCell<State>>);
 
@@ -19,7 +20,8 @@ struct State {
     idle_from_ns: u64,
     /// Last periods in which the stack had no request: start and end in ns.
     idles: VecDeque<(u64, u64)>,
-    /// Periods in which wires were in use and which a later idle period may overlap.
+    /// Periods in which command or data lines were in use: start and end in ns. A period stays here
+    /// as long as it may overlap an idle period that is not yet recorded.
     bus: VecDeque<(u64, u64)>,
     waited_ns: u64,
     /// Total time in ns in which the stack had no request so far.
@@ -71,8 +73,8 @@ impl Waiting {
         })))
     }
 
-    /// Handles an event on the bus. Data belong to a request, so only commands, responses and busy
-    /// count.
+    /// Handles an event on the bus. Only commands, responses and busy are counted here as work for
+    /// the bus: data occur only while the stack has a request, and that time counts in any case.
     pub fn bus(&self, event: BusEvent) {
         if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
             return;

@@ -1,5 +1,6 @@
-//! Models of the historic Linux drivers in the SDIO thread, on mmcq's low-level driver. For each
-//! packet they send six commands, one after the other, from a thread or from the interrupt.
+//! Models of the historic Linux drivers that the public discussion SDIO compared, on top of mmcq's
+//! host driver. For each packet they send six commands, one after the other, from a thread or from
+//! the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -81,7 +82,7 @@ pub struct Chain {
     host: Priced,
     advance: Advance,
     plan: Plan,
-    /// Index, from 0, in the plan of the command that is on the bus.
+    /// Index, from 0, of the command that is on the bus, in the plan of the packet's commands.
     step: usize,
     /// Time in ns of the next poll; `None`: the driver does not poll.
     look_ns: Option<u64>,
@@ -94,15 +95,15 @@ pub struct Chain {
     /// DMA memory of the command on the bus, with its direction; `None`: the command has no data,
     /// or no command is on the bus.
     segment: Option<(Segment, Direction)>,
-    /// Number of packets received.
+    /// Number of packets that the driver has received.
     pub packets: u64,
     /// Number of commands that failed.
     pub failures: u64,
 }
 
 impl Chain {
-    /// Makes a chain on a driver whose card is up. The driver waits for the card's interrupt, or
-    /// polls from `now_ns` on.
+    /// Makes the driver that sends the commands of each packet one after the other, on a card that
+    /// is up. The driver waits for the card's interrupt, or polls from `now_ns` on.
     pub fn new(host: Priced, advance: Advance, plan: Plan, now_ns: u64) -> Self {
         let buffer = vec![0; plan.bytes_max().div_ceil(4)].into_boxed_slice();
         let look_ns = plan.poll_ns.map(|poll_ns| now_ns + poll_ns);
@@ -185,8 +186,8 @@ impl Chain {
         }
     }
 
-    /// Returns true if the controller must be polled again. Linux stays in its loop while the FIFO
-    /// is not empty, and empties the FIFO only at the end of a block.
+    /// Returns true if the controller must be polled again. As in Linux, the driver stays in its
+    /// loop while the FIFO is not empty, although it empties the FIFO only at the end of a block.
     fn more(&self, m: &Machine) -> bool {
         let writes = matches!(self.segment, Some((_, Direction::Write)));
         if !m.model.has_fifo() || writes {

@@ -1,5 +1,5 @@
-//! A user's own SDIO function as a load: how often it has a packet, and the bus commands by which
-//! the driver handles each packet.
+//! SDIO function that a user has described in a file, as a load: how often it has a packet, and the
+//! bus commands by which the driver handles each packet.
 
 use super::platform::Board;
 use mmcq::host::{Auto, Data, Direction, Phase};
@@ -14,7 +14,7 @@ const BLOCKS_MAX: u32 = 511;
 const STEP_BYTES_MAX: u32 = 1 << 16;
 /// Largest number of driver steps for a packet.
 const STEPS_MAX: usize = 64;
-/// Number of the user's function on the card.
+/// Number (1 to 7) of the card's SDIO function that the user's file describes.
 pub const FUNCTION: u8 = 1;
 
 #[derive(Deserialize)]
@@ -138,7 +138,8 @@ impl Step {
     }
 }
 
-/// A user's own function as a load.
+/// A user's own SDIO function as a load: when packets arrive, and the driver's steps for each
+/// packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Description of the function, one line of text.
@@ -158,7 +159,7 @@ pub struct Load {
     pub work_ns: Option<u64>,
     /// Length in ns of the measurement, after the warm-up.
     pub for_ns: u64,
-    /// Steps of the driver for each packet.
+    /// Commands that the driver sends for each packet, in order.
     pub steps: Vec<Step>,
 }
 

@@ -7,7 +7,7 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Queue, Stream};
 
-/// An event of the machine.
+/// An event of the simulation: of the CPU, or of another device whose driver also needs the CPU.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// An event of the CPU.
@@ -29,7 +29,7 @@ pub enum Action {
     Tasklet,
     /// The stack's thread runs.
     Thread,
-    /// The CPU work of driver and user for one packet is done.
+    /// The CPU time that driver and user need for one packet has passed.
     Worked,
     /// The tasklet of the other device's driver has ended.
     Robbed,
@@ -49,7 +49,7 @@ pub trait Handler {
     fn alarm_ns(&self) -> Option<u64> {
         None
     }
-    /// Called at the time that [`alarm_ns`](Handler::alarm_ns) returned.
+    /// Called when the time that [`alarm_ns`](Handler::alarm_ns) returned has come.
     fn alarm(&mut self, m: &mut Machine) {
         let _ = m;
     }
@@ -79,7 +79,8 @@ pub struct Machine {
     packets_waiting: u64,
     /// Whether the present call of the interrupt handler woke a thread or raised a tasklet.
     raised: bool,
-    /// Whether the stack's thread let others run and has more to do.
+    /// Whether the stack's thread let other threads run, and must run again since it has more to
+    /// do.
     yielded: bool,
     masked: bool,
     heard_from_ns: u64,
@@ -157,7 +158,7 @@ impl Machine {
         self.cpu.defer(CORE, self.time.now(), cost, Action::Tasklet, &mut self.queue);
     }
 
-    /// Unmasks the controller's interrupt.
+    /// Unmasks the controller's interrupt, which [`defer`](Self::defer) masked.
     pub fn listen(&mut self) {
         self.masked = false;
         self.heard_from_ns = self.time.now();

@@ -87,7 +87,7 @@ pub enum Way {
     Linux(Advance),
     /// mmcq's engine starts the steps of a packet.
     Ours {
-        /// What the interrupt handler may wait for instead of leaving.
+        /// Events for which the interrupt handler may wait, instead of leaving the interrupt.
         stay: Stay,
         /// Whether the engine has its own CPU costs (its path lengths) instead of Linux's costs.
         own: bool,
@@ -116,7 +116,7 @@ pub struct Outcome {
     pub packets: u64,
     /// Number of packets lost in the card because they were not read in time.
     pub overrun: u64,
-    /// Interrupts of the CPU per packet.
+    /// Number of interrupts of the CPU per packet.
     pub interrupts: f64,
     /// Number of wake-ups of the stack's thread per packet.
     pub wakes: f64,
@@ -157,8 +157,8 @@ pub enum Failure {
     /// The card cannot be brought up.
     #[error("bring-up: {0}")]
     BringUp(sdio::IoError),
-    /// Bring-up did not end. At this time in ns no further event was planned, or the time was above
-    /// the limit for the bring-up.
+    /// Bring-up did not end; the field is the time in ns. No further event was planned then, or the
+    /// limit for the time of a bring-up had been reached.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),
     /// Commands failed, or packets arrived damaged; the field is their number.
@@ -173,17 +173,18 @@ pub enum Failure {
 pub struct Run<'a> {
     /// Board on which the experiment runs.
     pub board: &'a Board,
-    /// Stack, and context in which it starts the next step of a packet.
+    /// Stack that handles a packet, and the context (interrupt, tasklet or thread) in which it
+    /// starts the packet's next command.
     pub way: Way,
     /// The other device, which takes the CPU away; `None`: there is none.
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Seed of the random numbers of CPU and other device.
+    /// Seed of the random times of the CPU and of the other device.
     pub seed: u64,
 }
 
-/// A controller model with its card, and the host driver.
+/// A controller model with its card, the host driver and mmcq's engine.
 struct Bench {
     time: Time,
     model: Model,
@@ -221,7 +222,8 @@ impl Bench {
         Ok(Bench { time, model, host, stack, counts })
     }
 
-    /// Runs a future to its end by interrupts and deadlines, without CPU costs.
+    /// Runs a future to its end, calling the engine at interrupts and deadlines. This costs no CPU
+    /// time.
     fn drive<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -249,8 +251,9 @@ impl Bench {
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
     }
 
-    /// Runs the machine as [`measure`](Self::measure) does, with a listener on the bus that
-    /// measures steps.
+    /// Runs warm-up and measurement like [`measure`](Self::measure). `listen` makes the observer of
+    /// the bus that measures the steps of a packet. It is called after the warm-up, and its
+    /// observer is returned.
     fn measure_by<L>(
         &self,
         run: &Run<'_>,

@@ -29,7 +29,7 @@ pub enum Model {
     Sdhci(Rc<RefCell<Sdhci>>),
 }
 
-/// Calls the same method of the controller model, whichever of the two it is.
+/// Calls the same method on the controller model, which is either Samsung's SDI or an SDHCI.
 macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {

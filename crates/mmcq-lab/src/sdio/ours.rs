@@ -17,11 +17,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What the interrupt handler may wait for, instead of leaving and being called again by the next
-/// interrupt. It waits only if that is expected to cost less CPU time.
+/// Events for which the interrupt handler may wait, instead of leaving and being called again by
+/// the next interrupt. It waits only if that is expected to cost less CPU time than to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// Nothing: the handler always leaves.
+    /// The handler waits for no event of the controller: it always leaves the interrupt.
     Never,
     /// The handler stays in the interrupt until the FIFO has the next words of a packet.
     Fifo,
@@ -30,7 +30,8 @@ pub enum Stay {
     Commands,
 }
 
-/// Time of the next poll for a packet, of a driver that polls instead of using the interrupt.
+/// Timer of a driver that polls for packets instead of using the interrupt: the time of its next
+/// poll.
 #[derive(Default)]
 pub struct Looks {
     at_ns: Cell<Option<u64>>,
@@ -51,7 +52,7 @@ impl Looks {
         .await;
     }
 
-    /// Wakes the waiting task if the time of its poll has come.
+    /// Wakes the task that waits for its next poll, if the time of this poll has come.
     fn come(&self, now_ns: u64) {
         if self.at_ns.get().is_some_and(|at_ns| at_ns <= now_ns) {
             self.at_ns.set(None);
@@ -62,13 +63,13 @@ impl Looks {
     }
 }
 
-/// mmcq's engine as the code that the machine calls.
+/// mmcq's engine as the machine calls it: the handler of the controller's interrupt.
 pub struct Ours<'a> {
     /// mmcq's engine on this machine.
     pub stack: &'a Stack,
     /// Host driver below the engine.
     pub host: Priced,
-    /// What the interrupt handler may wait for.
+    /// Events for which the interrupt handler may wait instead of leaving.
     pub stay: Stay,
     /// Number of packets that the driver has received, but whose CPU work is not charged to the
     /// machine yet.
@@ -77,8 +78,8 @@ pub struct Ours<'a> {
     pub advance: WaitStrategy,
     /// Times of the driver's polls for packets, if the driver polls.
     pub looks: Rc<Looks>,
-    /// What the engine waits for at the controller, and since which time in ns; `None`: it waits
-    /// for nothing.
+    /// Event of the controller for which the engine waits, and since which time in ns; `None`: it
+    /// waits for no event.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }
@@ -95,8 +96,9 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
-    /// Returns what the engine waits for at the controller; `None` if no phase is in progress.
-    /// `begun`: the engine has already waited for the present phase before.
+    /// Returns the event of the controller for which the engine waits; `None` if no phase is in
+    /// progress. `begun`: the engine has already waited in this phase, so a part of its data may
+    /// have been transferred.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {
@@ -182,7 +184,8 @@ fn advance(stack: &Stack) {
 pub(super) struct Alone(());
 
 impl Alone {
-    /// Makes the lock. The whole machine must stay on one thread.
+    /// Makes the lock. It locks nothing: the caller must use the controller, the card and the stack
+    /// on one thread only.
     pub(super) fn new() -> Self {
         Alone(())
     }

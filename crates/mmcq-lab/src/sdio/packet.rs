@@ -8,8 +8,8 @@ use super::trace::Step;
 use super::{Failure, Run, Way, run};
 use crate::trace::{Capture, Start, What, Window, WindowError};
 
-/// Settings that can be recorded: name in `mmcq reproduce sdio`, and the context that advances the
-/// steps.
+/// Settings that can be recorded: the name in `mmcq reproduce sdio`, and the stack with the context
+/// (such as thread or interrupt) in which its driver starts each next command.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -47,10 +47,12 @@ pub enum PacketError {
     /// The run of the experiment failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The window contains no packet.
+    /// The recorder cannot record the window (the part of the run that is to be shown); the field
+    /// says why.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// The packet was not acknowledged before the window ended; the text names the setting.
+    /// The driver did not acknowledge the packet before the recorded window of time ended; the text
+    /// names the setting of the driver.
     #[error("setting {0}: the packet is not acknowledged before the next one comes")]
     Open(&'static str),
 }

@@ -14,7 +14,7 @@ pub const NAME: &str = SDIO[0].0;
 pub const PC: &str = SDIO[1].0;
 /// Names of the tables in a board's file that hold quantities.
 const QUANTITIES: [&str; 5] = ["bus", "cost", "thief", "fast", "own"];
-/// Lower bound in ns for the cost of polling the controller once.
+/// Lower bound in ns for the CPU time of one poll of the controller.
 const LOOK_NS: u64 = 250;
 
 /// Kind of the board's controller.
@@ -53,9 +53,10 @@ pub struct Board {
     pub card: String,
     /// Kind of the board's controller.
     pub controller: Kind,
-    /// Clock in Hz at the controller's input.
+    /// Frequency in Hz of the clock that feeds the controller; a divider makes the bus clock from
+    /// it.
     pub pclk_hz: u32,
-    /// Bus clock in Hz.
+    /// Frequency of the bus clock in Hz.
     pub clock_hz: u32,
     /// Rate in kcycles/s of the experiment's counter on a CPU that is idle all the time. The
     /// counter counts only while the CPU is idle; one cycle is one system call of the measuring

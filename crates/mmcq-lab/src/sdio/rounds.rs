@@ -1,4 +1,5 @@
-//! Finds in the bus events the steps of each packet of a user's own function.
+//! Finds the steps (commands) of each packet in the events on the bus, and measures their times.
+//! The packet belongs to an I/O function whose commands the user has described.
 
 use super::load::Load;
 use super::model::Model;
@@ -55,14 +56,14 @@ struct Expected {
 struct Log {
     steps: Vec<Expected>,
     block_bytes: u32,
-    /// Index of the step under way, and the number of bytes that this step still has to transfer;
-    /// `None`: no step is under way.
+    /// Index of the command in progress among the packet's commands, and the number of bytes that
+    /// it still has to transfer. `None`: no command is in progress.
     at: Option<(usize, u32)>,
     first_ns: u64,
     /// Time in ns at which the previous step ended.
     before_ns: u64,
     end_ns: u64,
-    /// For the packet under way, the times in ns of the steps that have ended.
+    /// Times in ns of those steps of the packet under way that have ended.
     round: Vec<u64>,
     between_ns: u64,
     gaps: u64,
@@ -124,8 +125,9 @@ impl Log {
         self.gaps += 1;
     }
 
-    /// Ends the step under way and, if it was the last step, the packet. Returns the index of the
-    /// ended step; `None`: no step was under way, or the packet has ended.
+    /// Ends the step under way (a step is one command of the driver's sequence for a packet). If it
+    /// was the last step, ends the packet too. Returns the index of the ended step, except at the
+    /// end of a packet; `None` also if no step was under way.
     fn close(&mut self) -> Option<usize> {
         let (step, _) = self.at.take()?;
         self.round.push(self.end_ns.saturating_sub(self.before_ns));

@@ -21,7 +21,7 @@ pub struct Scripted {
     up_ns: Option<u64>,
     /// Index in `steps` of the step that the driver makes now.
     at: usize,
-    /// Number of bytes of the present step that the driver has transferred so far.
+    /// Number of bytes of the step at index `at` that the driver has transferred so far.
     passed: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Runs a user's own function on a board, in several settings.
+//! Runs an SDIO function that the user has described in a file, on a board, in several settings.
 
 use super::linux::{Chain, Plan};
 use super::load::{Load, Step};
@@ -27,16 +27,18 @@ type Io<'a> = Function<'a, (NoLock, super::Priced), 4>;
 /// The card interrupt, received through mmcq's engine.
 type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 
-/// Result of a run with a user's own function.
+/// Result of a run with an I/O function that the user described in a file.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Result in the same form as for the built-in function; its `steps_ns` is empty.
     pub outcome: Outcome,
-    /// Mean times of the function's own steps.
+    /// Mean times of the commands by which the driver handles one packet of the user's SDIO
+    /// function, and of the pauses between these commands.
     pub means: Means,
 }
 
-/// Makes a controller with the function's card.
+/// Makes a controller model, a card with the SDIO function that the user has described, and the
+/// driver.
 fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     let of_card = IoProfile::from_toml(profile(), CARD_NAME);
     let mut of_card = of_card.map_err(|error| Failure::Card(error.to_string()))?;
@@ -195,14 +197,14 @@ pub enum RecordError {
     /// The run that was to be recorded failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The recorder found no such window in the run.
+    /// The recorder has no such window; the field says why.
     #[error(transparent)]
     Window(#[from] WindowError),
 }
 
 /// Records the first measured packet, from the card's interrupt on. With a driver that polls, the
-/// recording starts with the measurement. `for_ns` is the length of the window; `None`: up to the
-/// next packet.
+/// recording starts with the measurement. `for_ns`: length of the window; `None`: nearly up to the
+/// next packet, but at most 4 ms.
 ///
 /// # Errors
 /// The run fails, or no packet arrives.

@@ -20,9 +20,11 @@ pub enum Wait {
     Interrupt,
     /// A thread sleeps, is woken by the interrupt, and sends the next command.
     Thread,
-    /// The policy decides in the interrupt whether to spin or to leave, from what it has measured.
+    /// In the interrupt, the policy decides from the times that it has measured whether to spin or
+    /// to leave.
     PolicyInterrupt,
-    /// The policy decides in a thread whether to spin or to sleep, from what it has measured.
+    /// In a thread, the policy decides from the times that it has measured whether to spin or to
+    /// sleep.
     PolicyThread,
 }
 
@@ -47,16 +49,17 @@ impl Wait {
     }
 }
 
-/// Length in ns of the measurement.
+/// Length in ns of virtual time of the measurement.
 const FOR_NS: u64 = 100_000_000;
 /// Length of a CMD52 with its response, in bus clocks.
 pub const COMMAND_CLK: u64 = 104;
-/// Time in ns for which a caller without a policy spins; longer than any command takes.
+/// Longest time in ns for which a caller without a policy polls for the end of a command; no
+/// command takes so long.
 const FOREVER_NS: u64 = 1_000_000;
 /// Number of commands after which a thread that spins lets other threads run.
 const TURN: u32 = 100;
 
-/// User of the driver that sends one CMD52 after the other.
+/// User of the driver that sends CMD52 again and again, one after the other.
 struct Repeat {
     host: Priced,
     wait: Wait,
@@ -103,8 +106,9 @@ impl Repeat {
     }
 
     /// Sends commands, and waits in this call as long as the [`Wait`] allows. After [`TURN`]
-    /// commands a thread lets others run and comes back, with nothing on the bus. An interrupt
-    /// handler leaves with a command under way; the end of this command calls this function again.
+    /// commands a thread lets others run, with no command on the bus, and is called again. An
+    /// interrupt handler instead leaves with a command on the bus; its end calls this function
+    /// again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
         for _ in 0..TURN {
@@ -187,7 +191,9 @@ mod tests {
     use super::*;
     use crate::sdio::platform::NAME;
 
-    /// Checks the bus clocks around the break-even divider, where a wrong choice is most likely.
+    /// Checks that the policy's choice (to spin or to leave) costs at most 5 % more than the better
+    /// one. The bus clocks are those around the break-even divider, where a wrong choice is most
+    /// likely.
     #[test]
     fn the_policy_is_never_much_worse_than_the_best() {
         let board = Board::load(NAME).unwrap();

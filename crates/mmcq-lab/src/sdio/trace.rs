@@ -1,4 +1,5 @@
-//! Finds in the bus events the steps of each packet of the built-in function.
+//! Finds the steps (commands) of each packet in the events on the bus, and measures their times.
+//! The packets are those of the built-in I/O card.
 
 use super::model::Model;
 use mmcq_sim::card::io::type_a::register;
@@ -6,7 +7,8 @@ use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Clocks on the bus from the end of a command's token to the end of its response.
+/// Number of bus clocks from the end of a command's token to the end of its response: a gap of 8,
+/// and 48 for the response.
 pub const RESPONSE_CLK: u64 = 8 + 48;
 
 /// Step of a packet: what the driver sends a command for.
@@ -43,8 +45,8 @@ impl Step {
         }
     }
 
-    /// Returns the step that the command CMD`index` with this argument makes; `None`: the command
-    /// is no step.
+    /// Returns the step of a packet to which the command CMD`index` with this argument belongs.
+    /// `None`: the command is not part of the handling of a packet.
     pub fn of(index: u8, arg: u32) -> Option<Step> {
         let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
         match (index, write, function, address) {
@@ -93,7 +95,8 @@ impl Log {
         }
     }
 
-    /// Ends the measurement of the command that was on the bus.
+    /// Ends the measurement of the step whose command was on the bus, and adds the step's time to
+    /// its sum.
     fn close(&mut self) {
         let Some(step) = self.step.take() else { return };
         if let Some(before_ns) = self.before_ns {

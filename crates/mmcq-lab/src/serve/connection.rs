@@ -18,7 +18,8 @@ const UNDER_WAY_MAX: u64 = 64 << 20;
 /// Largest number of requests that one client may have under way.
 const REQUESTS_MAX: u64 = 1024;
 
-/// Time limits for a client to finish a handshake, a request or a reply that it has begun.
+/// Time limits for a client: to finish the handshake, to send the rest of a request that it has
+/// begun, and to receive a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Time limit for the whole handshake of a client.
@@ -38,7 +39,8 @@ impl Patience {
     };
 }
 
-/// Budget of a client: the numbers of requests and bytes under way, which are limited.
+/// The numbers of requests and bytes that a client has under way. [`Budget::take`] keeps both below
+/// their limits.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,
@@ -46,8 +48,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Adds a request with this number of bytes to the budget; waits until the budget has room for
-    /// it.
+    /// Waits until the client's budget has room for a request with this number of bytes, and then
+    /// takes this share from it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
@@ -58,8 +60,8 @@ impl Budget {
     }
 }
 
-/// Share of a request in the client's budget. It is returned when the reply has been written, or
-/// when there will be no reply.
+/// Share that a request has of its client's [`Budget`]. It is returned when the reply has been
+/// written, or when it is clear that there will be no reply.
 struct Share {
     budget: Arc<Budget>,
     bytes: u64,
@@ -76,7 +78,8 @@ impl Drop for Share {
 /// A reply that the writing thread must send to the client.
 struct Reply {
     bytes: Vec<u8>,
-    /// Share of the request; dropping it after the reply was written returns it.
+    /// Part of the client's [`Budget`] that the request uses. It is returned when this value is
+    /// dropped, after the reply was written.
     _share: Share,
     /// Whether the reply reports to the client that writes were lost.
     refusal: bool,
@@ -312,7 +315,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     /// Time limits that no test reaches.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// Time in which only data that have already arrived can be read.
+    /// Time limit of a read that must return only what has already arrived.
     const SHORT: Duration = Duration::from_millis(1);
 
     /// Makes a client that has sent nothing yet. Also returns the thread that serves its
@@ -363,8 +366,8 @@ mod tests {
         assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
     }
 
-    /// Checks a refusal that is sent before its request has taken a share of the budget: the
-    /// refusal must not return a share either.
+    /// Checks that a write which is too long ends the connection. Its refusal is sent before the
+    /// write has taken a share of the budget, so the refusal must not return a share.
     #[test]
     fn a_write_that_is_too_long_ends_the_connection() {
         let _alive = watchdog::watch();

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 /// Size in bytes of the pieces into which a request for zeros is divided.
 const ZEROS_BYTES: u64 = 16 << 20;
-/// Size in bytes of the buffer from which zeros are written.
+/// Size in bytes of the buffer full of zeros, from which zeros are written to the card.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
-/// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.
+/// Text of the refusal of a flush: the card has done this flush, but acknowledged writes before it
+/// may be lost.
 const LOST: &str = "the card lost its power or its cache: writes that were not flushed may be gone";
 
 /// Operation that a client requests; offsets and lengths are in bytes and already checked.
@@ -52,7 +53,8 @@ pub enum Outcome {
     Lost(String),
 }
 
-/// A job for the disk's thread.
+/// An operation that a client has requested, on its way to the thread that executes all operations
+/// (the disk's thread).
 pub struct Job {
     /// Number of the connection that sent the job.
     pub client: u64,
@@ -66,7 +68,7 @@ pub struct Job {
 pub enum Message {
     /// A client has connected.
     Came(u64),
-    /// A client's job, which the disk must do.
+    /// A request of a client, which the disk must execute.
     Job(Job),
     /// The refusal that reports a loss ([`Outcome::Lost`]) has been written to a client's socket.
     RefusalWritten(u64),
@@ -103,9 +105,10 @@ struct Progress {
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,
-    /// Number of this job's change in the map of holes; `None`: it has none.
+    /// Number that the map of holes has given to this job's change of the map; `None`: the job does
+    /// not change the map.
     change: Option<u64>,
-    /// Number of losses of the card so far when the job began.
+    /// Number of losses of written data that the card had had when the job began.
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
@@ -124,8 +127,8 @@ impl Progress {
     }
 }
 
-/// A job that has a request in the engine. `total`: number of bytes of the whole job, not of this
-/// request; 0 for a flush and a trim.
+/// A job that has a request in the engine. `total`: number of bytes of the whole job (its request
+/// in the engine may be only a piece of it); 0 for a flush and a trim.
 struct Running {
     id: SlotId,
     progress: Progress,
@@ -165,9 +168,9 @@ impl Disk {
     /// `cut` with the effects of each power cut.
     ///
     /// # Errors
-    /// The machine failed, or the last flush failed. Or acknowledged writes are lost, or may be
-    /// lost since no flush covered them, and a client does not know of it: no later server can tell
-    /// it.
+    /// The machine failed, or the last flush failed. Also an error: acknowledged writes are lost,
+    /// or may be lost since no flush covered them, and a client may not know it. No later server
+    /// can tell the client.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {
@@ -252,8 +255,8 @@ impl Disk {
         }
     }
 
-    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room for
-    /// it now.
+    /// Passes the next part of a job to the engine, as one request. Returns the job if the engine
+    /// has no room for it now.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(

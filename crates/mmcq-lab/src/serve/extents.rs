@@ -10,16 +10,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Size in bytes of a piece of the map. Only a whole piece can be a hole.
+/// Size in bytes of a piece, which is the unit of the map of holes. Only a whole piece can be a
+/// hole.
 const PIECE_BYTES: u64 = 64 * 1024;
 /// Largest number of ranges in one answer to a client.
 const RANGES_MAX: usize = 4096;
 
-/// Largest number of holes without a flush after them; beyond it, later zeros do not count as
-/// holes.
+/// Largest number of holes that no flush has covered yet. If there are so many, later zeros do not
+/// become holes.
 const UNFLUSHED_MAX: usize = 1024;
 
-/// Change of a range, from its first request to its last completion.
+/// A write or zeroing of a range that clients have requested, from its first request to the card to
+/// its last completion.
 #[derive(Debug)]
 struct Change {
     id: u64,
@@ -41,15 +43,15 @@ pub enum Ended {
     Hole { acknowledged: Option<u64> },
 }
 
-/// Map of the export's holes, with one flag for each piece.
+/// Map of the export's holes: one flag for each piece of 64 KiB.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Holes that a loss can undo: their range, and the number of writes that a flush must cover to
-    /// make them permanent.
+    /// Holes that a loss can undo, each as begin and end in bytes, and the number of acknowledged
+    /// writes that a flush must cover to make it permanent.
     unflushed: Vec<(u64, u64, u64)>,
 }
 
@@ -108,7 +110,8 @@ impl Extents {
         self.last_id
     }
 
-    /// Ends the change with the number `id` of [`begins`](Self::begins).
+    /// Ends the change that [`begins`](Self::begins) has given this number, and records what its
+    /// range of the card may now contain.
     pub fn ends(&mut self, id: u64, how: Ended) {
         let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
         let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);
@@ -130,7 +133,8 @@ impl Extents {
         self.unflushed.retain(|&(.., write)| write > covered);
     }
 
-    /// Records a loss: holes that no flush has covered are no holes any more.
+    /// Records that the card may have lost data. The ranges that were made holes, and not flushed
+    /// since, do not count as holes any more.
     pub fn lost(&mut self) {
         for (from, to, _) in std::mem::take(&mut self.unflushed) {
             self.written(from, to - from);
@@ -143,7 +147,8 @@ impl Extents {
         self.set(offset / PIECE_BYTES, end, false);
     }
 
-    /// Records that the bytes from `from` to `to` are zeros: the whole pieces between become holes.
+    /// Records that the bytes from `from` to `to` are zeros: each piece of 64 KiB that lies between
+    /// becomes a hole.
     fn zeroed(&mut self, from: u64, to: u64) {
         let last = if to >= self.bytes { self.holes.len() as u64 } else { to / PIECE_BYTES };
         self.set(from.div_ceil(PIECE_BYTES), last, true);

@@ -14,7 +14,7 @@ const ALLOCATION: &str = "base:allocation";
 /// Number of the metadata context `base:allocation`.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// The export as clients see it.
+/// The export (the card as clients see it), with its name, size and abilities.
 #[derive(Clone, Debug)]
 pub struct Export {
     /// Name of the export; the empty name is accepted, too.

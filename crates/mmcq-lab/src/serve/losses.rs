@@ -27,9 +27,10 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the last loss of which the connection is known to be told.
+    /// Number of the newest loss that the connection is known to have learnt of.
     told: u64,
-    /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
+    /// Number of the loss that a refused flush has reported. `None`: there is no such refusal of
+    /// which it is not known yet whether the client has read it.
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
@@ -40,7 +41,8 @@ struct Connection {
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
-    /// Whether the connection is the heir of another one that closed before it was told of a loss.
+    /// Whether this connection will be told of a loss in place of another one, which closed before
+    /// it was told. It is then called the heir of the other one.
     heir: bool,
 }
 
@@ -52,10 +54,12 @@ pub struct Losses {
     /// Number of writes of all clients that the server has acknowledged so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
-    /// For each closed connection, the number of its newest write that no flush has covered.
+    /// For each closed connection with acknowledged writes that no flush has covered: the number of
+    /// the newest of these writes.
     left_unflushed: Vec<u64>,
-    /// Number of heirs that have not connected yet: one for each connection that closed with lost
-    /// writes and was not told. At most the largest number of clients.
+    /// Number of new connections that must still be told of a loss, each in place of one that
+    /// closed before it was told that its writes were lost (such a new connection is an heir). At
+    /// most the largest number of clients.
     heirs_to_come: usize,
 }
 
@@ -71,7 +75,8 @@ impl Losses {
         self.connections.insert(client, connection);
     }
 
-    /// Records a request of a client: so the client has read everything written to it before.
+    /// Records that a client has sent a request. It has then read everything that was written to it
+    /// before, also the refusal that reports a loss.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {
@@ -142,9 +147,10 @@ impl Losses {
         }
     }
 
-    /// Returns the number of connections with lost writes to which no refusal has been written. A
-    /// connection that closed, and is not known to have read its refusal, counts until a refusal is
-    /// written to its heir.
+    /// Returns the number of connections that lost writes, and to which no refusal that reports
+    /// this has been written. If such a connection closes before it is known to have read its
+    /// refusal, the next new connection gets the refusal in its place (the heir). It counts until
+    /// then.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);
@@ -176,8 +182,9 @@ impl Losses {
         self.left_unflushed.clear();
     }
 
-    /// Returns whether the reply to this client's flush must be a refusal, although the card has
-    /// done the flush. If so, the client counts as being told.
+    /// Returns whether this client's flush must be refused although the card has done it, because
+    /// the client was not told yet that data were lost. If so, records that this refusal tells the
+    /// client.
     pub fn refuses_flush(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last && connection.refused != Some(self.last);
@@ -189,7 +196,8 @@ impl Losses {
 
     /// Returns whether a durable write of this client must be refused. This happens once for each
     /// loss, and not after a flush was refused for the same loss. The client's next flush is
-    /// refused as well, since the refusal of one write does not report other writes.
+    /// refused as well: the refusal of a write does not tell the client that earlier writes are
+    /// lost too.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last
@@ -206,7 +214,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush of this client is refused. If so, the client also reads the refusal.
+    /// Lets this client flush, and returns whether the flush is refused. If it is refused, the
+    /// client gets the refusal and sends another request, so that the refusal counts as received.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);

@@ -62,7 +62,8 @@ impl Simulated {
         self.board.initialise_again()
     }
 
-    /// Returns the virtual time in ns that corresponds to the present real time.
+    /// Returns the virtual time in ns that corresponds to the present real time. The machine waits
+    /// if it is ahead of this time.
     fn real_ns(&self) -> u64 {
         let elapsed = u64::try_from(self.origin.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.origin.1.saturating_add(elapsed)

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 /// Connection to a client.
 pub trait Socket: Read + Write + Send {
-    /// Returns a second handle to the connection, for another thread.
+    /// Returns a second handle to the same connection, for another thread.
     fn twin(&self) -> io::Result<Box<dyn Socket>>;
     /// Sets the time limit of each read; `None`: no limit.
     fn patience(&self, limit: Option<Duration>) -> io::Result<()>;
     /// Sets the time limit of each write.
     fn write_patience(&self, limit: Duration) -> io::Result<()>;
-    /// Closes the connection for both sides and all handles.
+    /// Closes the connection in both directions, for all handles of this socket.
     fn close(&self);
 }
 

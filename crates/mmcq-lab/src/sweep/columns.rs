@@ -60,7 +60,7 @@ pub enum ColumnError {
     Write(#[from] ParquetError),
 }
 
-/// Names and types of all columns of the rows.
+/// Names and types of all columns that the rows of a sweep have.
 struct Columns(Vec<(String, Kind)>);
 
 impl Columns {

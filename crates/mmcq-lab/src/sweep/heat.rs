@@ -7,14 +7,14 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Columns of the rows that a picture shows.
+/// The three columns of a sweep's rows that a heat map shows: two axes and a colour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heat {
     /// Column whose values are on the horizontal axis.
     pub x: String,
-    /// Column of the vertical axis, from top to bottom.
+    /// Column whose values are on the vertical axis, from top to bottom.
     pub y: String,
-    /// Column of the colour, which shows the mean over all rows of a cell.
+    /// Column whose figures are shown by colour: the colour of a cell is their mean over its rows.
     pub z: String,
 }
 
@@ -37,13 +37,14 @@ const VALUES_MAX: usize = 200;
 /// Number of letters after which a title is broken.
 const LETTERS: usize = 84;
 
-/// Figures from which a picture is drawn.
+/// Cells of the picture, with the sum of the figures for each.
 #[derive(Clone, Debug, Default)]
 pub struct Cells {
     heat: Heat,
     /// Values of both axes, in the order of the rows.
     axes: [Vec<String>; 2],
-    /// Sum and number of the figures in each cell.
+    /// For each square of the picture, by its column and row: the sum of the figures that belong to
+    /// it, and how many they are.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
     /// First row, which says what ran; `None`: there was none.
     first: Option<Row>,
@@ -110,7 +111,8 @@ impl Cells {
         Ok(svg)
     }
 
-    /// Returns the lines above the picture.
+    /// Returns the title of the picture in lines: the value and the load, the axes with one value,
+    /// and what is drawn across and down.
     fn title(&self, load: &str, axes: &[String]) -> Vec<String> {
         let mut fixed = told::fixed(axes, self.first.as_ref());
         let shown = [&self.heat.x, &self.heat.y];

@@ -8,7 +8,7 @@ use std::io::{BufRead, Result as IoResult};
 pub struct Kept {
     /// Number of complete points in the file.
     pub points: usize,
-    /// Number of bytes of these points' rows, with the line of names.
+    /// Number of bytes of the rows of complete points, including the line with the columns' names.
     pub bytes: u64,
 }
 
@@ -17,7 +17,7 @@ pub struct Kept {
 /// it may lack some of its rows.
 ///
 /// # Errors
-/// The file cannot be read. `Ok(Err(line))`: this line does not belong to the grid.
+/// The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to the grid.
 pub fn kept(
     mut file: impl BufRead,
     head: &str,

@@ -1,4 +1,4 @@
-//! Load that runs at all points of a grid: jobs, or a trace.
+//! Load of a sweep, which runs once for each combination of the sweep's values: jobs, or a trace.
 
 use crate::fio::script::When;
 use crate::fio::{JobFile, Worker};
@@ -8,7 +8,7 @@ use crate::fio::{JobFile, Worker};
 pub enum Load {
     /// The jobs of a job file run at each point.
     Jobs(JobFile),
-    /// The workers of a trace run at each point.
+    /// Each run of the sweep replays a trace, with these workers.
     Trace {
         /// Workers with their requests.
         workers: Vec<Worker>,

@@ -22,17 +22,19 @@ const RULE: RGBColor = RGBColor(0xcc, 0xcc, 0xcc);
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Point of a line, or a bar: its rate is the mean over the rows that belong to it.
+/// Point of a line, or a bar. Its rate is the mean over the rows that belong to it.
 struct Cell {
-    /// Name of the line or of the bar that the cell belongs to.
+    /// Name of the line that this point belongs to, or of this bar.
     of: String,
-    /// Value of the cell on the horizontal axis; empty for a bar.
+    /// Value of this point on the horizontal axis; empty for a bar.
     at: String,
-    /// Sum of the rates in MiB/s of the rows in this cell, and number of these rows.
+    /// Sum of the rates in MiB/s of the rows that belong to this point or bar, and number of these
+    /// rows.
     rate: (f64, u32),
-    /// Largest limit in MiB/s of the rows in this cell: what wire and card allow.
+    /// Largest limit in MiB/s (what wire and card allow) of the rows that belong to this point or
+    /// bar.
     limit: Option<f64>,
-    /// Largest 99th percentile in us of the latencies in the rows of this cell.
+    /// Largest 99th percentile of the latency, in us, of the rows that belong to this point or bar.
     p99_us: f64,
 }
 
@@ -66,8 +68,8 @@ pub fn of(axes: &[Axis], rows: &[Row], load: &str) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Returns the last axis with several values that all begin with a digit, except seed and platform;
-/// `None`: there is none.
+/// Returns the axis that lies along the picture's horizontal axis: the last one, except seed and
+/// platform, that has several values which all begin with a digit. `None`: there is none.
 fn along(axes: &[Axis]) -> Option<&Axis> {
     let counts = |axis: &&Axis| {
         let numbers = axis.values.iter().all(|value| value.starts_with(|c: char| c.is_ascii_digit()));

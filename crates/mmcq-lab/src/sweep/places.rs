@@ -12,7 +12,8 @@ use toml::Table;
 /// Key of a shared part: board, card, and the changes of both and of the jobs.
 type Key = (String, Option<String>, Vec<String>);
 
-/// Shared parts of all points of a grid, used by all threads.
+/// Boards, cards and files that several points of a grid have in common, so that all threads share
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     files: Files,
@@ -20,12 +21,12 @@ pub(super) struct Places {
     known: Known<Key, Arc<Place>>,
 }
 
-/// Part that points share if they differ only in setting and seed.
+/// What points of the grid share if they differ only in setting and seed: board, card and jobs.
 #[derive(Debug)]
 pub(super) struct Place {
     /// Board and jobs, loaded, or the reason why they cannot be loaded.
     pub loaded: Result<Loaded, String>,
-    /// Hashes over everything that a run depends on, or an error.
+    /// Hashes that identify everything on which a run depends, or an error.
     pub configuration: Result<Configuration, String>,
 }
 
@@ -40,7 +41,8 @@ pub(super) struct Configuration {
 }
 
 impl Places {
-    /// Returns the shared part for a scene in which this load runs.
+    /// Returns what was read and computed for this board, card and changes, and is stored for all
+    /// points that share them. Reads it if it is not stored yet.
     pub fn of(&self, scene: &Scene, load: &Load) -> Arc<Place> {
         let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
         let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, load))));

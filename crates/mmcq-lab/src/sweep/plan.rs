@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Sweep over a grid with one load. Threads share it.
+/// Sweep that runs one load at all points of a grid. Several threads may use it at the same time.
 #[derive(Debug)]
 pub struct Sweep {
     scene: Scene,
@@ -20,23 +20,24 @@ pub struct Sweep {
     grid: Grid,
     job_hash: u64,
     places: Places,
-    /// Physical limits by hash. A limit does not depend on the setting or on CPU costs, and most do
-    /// not depend on the seed. Those that do are stored for each seed.
+    /// Physical limits that were computed, each by a hash over board, card and jobs. Setting and
+    /// CPU costs do not change a limit. The few limits that depend on the seed are stored for each
+    /// seed.
     limits: Mutex<HashMap<u64, Arc<OnceLock<Limit>>>>,
 }
 
 /// The physical limit of a job, and the run that gave it.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Counters of the run at the limit; `None`: such a run is not possible.
+    /// Counters of the run with `Setting::Limit`; `None`: such a run is not possible.
     counters: Option<Counters>,
-    /// Seed with which the run at the limit was done.
+    /// Seed of the run that has given the physical limit.
     seed: u64,
     /// Whether another seed may give another limit.
     seeded: bool,
 }
 
-/// Result of a point: its rows.
+/// Result of the run at one point: its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.
@@ -72,7 +73,8 @@ impl Sweep {
         &self.grid
     }
 
-    /// Returns notes about the depth of jobs at points that have each value of each axis.
+    /// Returns notes about jobs whose depth (`iodepth=`) has no effect. Looks at so many points
+    /// that each value of each axis occurs.
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         for point in (0..self.grid.points()).filter(|point| self.grid.is_telling(*point)) {
@@ -101,7 +103,8 @@ impl Sweep {
         Ok(scene)
     }
 
-    /// Returns the part that all points with this board, card and changes share.
+    /// Returns what all points with this board, this card and these changes share, such as the
+    /// loaded files.
     fn place(&self, scene: &Scene) -> Arc<Place> {
         self.places.of(scene, &self.load)
     }
@@ -190,7 +193,8 @@ impl Sweep {
         Ok(row::measured_of(&outcome, self.limit(key, &run).counters.as_ref(), program))
     }
 
-    /// Returns the physical limit of a run; `key` is the hash over its board and jobs.
+    /// Returns the physical limit of a run; `key` is the hash over its board, card and jobs.
+    /// Computes the limit if it is not stored yet.
     fn limit(&self, key: u64, run: &runner::Run<'_>) -> Limit {
         let place = |key: u64| {
             self.limits.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
@@ -208,9 +212,9 @@ impl Sweep {
         place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
-    /// Returns the indices of the changes (`--set`) of the scene that have no effect at these
-    /// points: without the change, the rows have the same figures. A point that cannot run does not
-    /// count.
+    /// Returns the indices of the changes (`--set`) of the scene that have no effect at any of
+    /// these points: without the change, the rows have the same figures. Points that cannot run are
+    /// ignored.
     pub fn idle(&self, told: &[(usize, Vec<Row>)]) -> Vec<usize> {
         let figures = |rows: &[Row]| -> Vec<Row> {
             let names = row::measures();
@@ -267,8 +271,8 @@ mod tests {
         Sweep::new(Scene::default(), file, axes, &[]).unwrap()
     }
 
-    /// Runs a sweep with these options and axes. Returns the limit in the rows of each point, the
-    /// number of files that were parsed, and the number of boards that were built.
+    /// Runs a sweep with these options and axes. Returns the physical limit in the rows of each
+    /// point, the number of files that were parsed, and the number of boards that were built.
     fn lived(options: &str, axes: &[&str]) -> (Vec<Value>, u32, u32) {
         counted::by(|| {
             let sweep = sweep(options, axes);

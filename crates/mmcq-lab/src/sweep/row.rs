@@ -42,7 +42,8 @@ impl Format {
         }
     }
 
-    /// Returns how the line of a row begins, if the row has these first values.
+    /// Returns the beginning of a written line whose first columns have the values in `row`. A
+    /// continued sweep compares the lines of its file with it.
     pub fn begin(self, row: &Row) -> String {
         match self {
             Format::Json => {
@@ -75,7 +76,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Returns a value of an axis as JSON: a number if it is one, otherwise a text.
+/// Converts a value of an axis into JSON: a number if the text is a number, otherwise a text.
 pub fn value(text: &str) -> Value {
     match text.parse::<i64>() {
         Ok(number) => number.into(),
@@ -136,8 +137,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// Returns the measurements of one program of a trace, in place of those of all requests. Rates are
-/// over the time of the whole run.
+/// Returns the statistics with the requests of only one program of a trace, named by its number.
+/// The program's rates are its bytes over the time of the whole run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
     let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;
@@ -154,13 +155,13 @@ fn of_program(mut all: Stats, number: u16) -> Stats {
 
 /// Returns the measured columns of a point, one row for each direction (read, write, trim) that had
 /// I/Os. If there were none, there is one row with the direction `none`. `limit` has the counters
-/// of the same job at its physical limit; `None`: the job cannot run there.
+/// of the same job at its physical limit; `None`: the job cannot run at the limit.
 pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }
 
-/// Returns the measured columns like [`measured`]; with `program`, of the requests of one program
-/// of a trace.
+/// Returns the same columns as [`measured`], if `program` is a number only for the requests of this
+/// program of a trace. `None`: for all requests.
 pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<u16>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let all = match program {

@@ -27,8 +27,8 @@ pub fn with_unit(name: &str) -> String {
     unit.map_or_else(|| name.to_owned(), |unit| format!("{name}, {unit}"))
 }
 
-/// Returns texts such as `card emmc-queue` for those of board, card, setting and seed that no axis
-/// changes. Their values come from `row`, since they are equal in all rows.
+/// Returns a text such as `card emmc-queue` for each of board, card, setting and seed that no axis
+/// changes. The values come from `row`: those that no axis changes are equal in all rows.
 pub fn fixed(axes: &[String], row: Option<&Row>) -> Vec<String> {
     let Some(row) = row else { return Vec::new() };
     let value = |name: &str| match row.iter().find(|(known, _)| known == name).map(|(_, value)| value) {
@@ -40,8 +40,9 @@ pub fn fixed(axes: &[String], row: Option<&Row>) -> Vec<String> {
     fixed.filter_map(|name| Some(format!("{name} {}", value(name)?))).collect()
 }
 
-/// Returns the lines above a picture. The first line says `what` the picture shows, of which
-/// `load`. The texts of `fixed` follow, separated by commas, in lines of at most `letters` letters.
+/// Returns the lines above a picture. The first is `what` of `load`, such as "Rate of a.fio":
+/// `what` names the figure that the picture shows. The texts of `fixed` follow, separated by
+/// commas, in lines of at most `letters` letters.
 pub fn title(what: &str, load: &str, fixed: &[String], letters: usize) -> Vec<String> {
     let mut lines = vec![format!("{what} of {load}")];
     let mut line = String::new();
@@ -56,7 +57,7 @@ pub fn title(what: &str, load: &str, fixed: &[String], letters: usize) -> Vec<St
     lines
 }
 
-/// Returns the names of these axes.
+/// Returns the names of these axes, such as `card` or `job.bs`.
 pub fn names(axes: &[Axis]) -> Vec<String> {
     axes.iter().map(|axis| axis.key.clone()).collect()
 }

@@ -6,21 +6,23 @@ use mmcq::sched::Holds;
 /// A start of a transfer that the engine held back for the rest of a batch (its tail).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Time in ns at which the hold began.
+    /// Time in ns at which the engine began to hold the start back.
     pub from_ns: u64,
     /// Time in ns at which the hold ended.
     pub to_ns: u64,
-    /// Whether the rest of the batch came during the hold.
+    /// Whether the rest of the batch came while the start was delayed.
     pub came: bool,
-    /// Time in ns that the run has gained by this hold, as the engine estimates it: the fixed time
-    /// of a transfer minus the time of the hold.
+    /// Time in ns that the run has gained by this delay, as the engine estimates it: the fixed time
+    /// of a transfer minus the delay.
     pub gained_ns: u64,
 }
 
-/// A function that is called for each held start, when its hold ends.
+/// A function that is called for each start of a transfer that the engine held back, at the end of
+/// the hold.
 pub type HeldLog = Box<dyn FnMut(Held)>;
 
-/// The engine's counters of held starts after the previous call of the engine.
+/// Stores the engine's counters of delayed starts after each call of the engine. The difference
+/// after the next call shows whether a delay has ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldWatch {
     seen: Holds,

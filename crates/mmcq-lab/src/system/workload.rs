@@ -22,8 +22,8 @@ pub struct Io {
     pub blocks: u32,
     /// Number of the buffer with the I/O's data, in [`super::System::buffers`].
     pub buffer: u32,
-    /// Number of blocks in the buffer before this I/O's data; not 0 if it is a piece of a larger
-    /// I/O.
+    /// Number of 512-byte blocks in the buffer before this I/O's data; not 0 if the I/O is a later
+    /// piece of a larger I/O that was split.
     pub skip: u32,
 }
 
@@ -79,7 +79,7 @@ pub trait Workload {
     /// the largest I/O in bytes.
     fn memory(&self) -> (usize, usize);
 
-    /// Returns what a job does next.
+    /// Returns what a job does next: submit an I/O, wait, or end.
     fn next(&mut self, job: u32, now_ns: u64) -> Next;
 
     /// Returns whether the job waits until other jobs finish.
@@ -93,8 +93,8 @@ pub trait Workload {
         let _ = (io, data);
     }
 
-    /// Called when an I/O enters the stack at its submission, and when it leaves the stack at its
-    /// completion, before its job wakes up.
+    /// Called when an I/O enters the stack at its submission (`_into_stack` is true), and when it
+    /// leaves the stack at its completion, before its job wakes up.
     fn passes(&mut self, _into_stack: bool, _now_ns: u64) {}
 
     /// Called when an I/O of a job is done; `ok` is false if it failed, `data` is its buffer.

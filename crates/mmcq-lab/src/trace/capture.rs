@@ -10,11 +10,11 @@ use mmcq_sim::cpu::Span;
 /// proportional to it.
 pub(super) const PART_NS: u64 = 2_000_000;
 
-/// Idle time in ns before and after a place at which a part may end. It is long enough to keep all
-/// clocks between two tokens that belong together.
+/// Idle time in ns. The trace is drawn in parts, and a part ends only where the bus is idle for
+/// this long before and after. So all clocks between a command and its response are in one part.
 pub(super) const IDLE_NS: u64 = 100_000;
 
-/// Kind of activity on a bus line.
+/// Kind of activity on a bus line, with its content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A command token on CMD.
@@ -61,7 +61,7 @@ pub enum What {
     },
     /// Busy: the card holds DAT0 low.
     Busy,
-    /// The controller has stopped the bus clock.
+    /// The controller has stopped the bus clock, since its buffer has no room or no data.
     ClockStopped,
 }
 
@@ -72,7 +72,7 @@ pub struct Event {
     pub start_ns: u64,
     /// Time in ns of the end bit, or of the activity's end.
     pub end_ns: u64,
-    /// Kind of the activity, with its content.
+    /// Kind and content of the activity.
     pub what: What,
 }
 
@@ -126,7 +126,8 @@ pub struct Capture {
     pub cores: usize,
     /// Number of jobs. In the machine's numbering of threads, the jobs come first.
     pub jobs: u32,
-    /// Names of the first threads in the machine's numbering, on a machine without jobs.
+    /// Names of the machine's threads in the order of their numbers, for a machine without jobs
+    /// (that of the SDIO experiment); empty on other machines.
     pub threads: Vec<&'static str>,
     /// Changes of the bus: time in ns, new state, and whether the card holds the lines low. The
     /// first entry is the state at the start of the window.
@@ -139,7 +140,8 @@ pub struct Capture {
     pub card_irqs: Vec<(u64, bool)>,
     /// Activity on the bus lines, sorted by its start.
     pub events: Vec<Event>,
-    /// Activity of the CPU cores.
+    /// Spans of time in which a CPU core was busy, each with the core and the context in which it
+    /// ran.
     pub spans: Vec<Span>,
     /// Starts of transfers that mmcq's engine held back for the rest of a batch.
     pub holds: Vec<Held>,
@@ -251,7 +253,8 @@ pub(super) fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) 
     changes.drain(..past.saturating_sub(1));
 }
 
-/// Returns the changes in a part; the first is the state at the start of the part.
+/// Returns the changes from `from_ns` to `until_ns`. The first one returned is the newest change
+/// not after `from_ns`: it gives the state at the start.
 fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
     let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
     let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);

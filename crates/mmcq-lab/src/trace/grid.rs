@@ -18,18 +18,19 @@ use super::capture::{Capture, Event, What};
 /// are rounded down to nanoseconds.
 const NEAR_PS: u64 = 1_500;
 
-/// Point from which the clock keeps frequency and phase until the next anchor.
+/// Point in time at which the bus clock starts, stops, or changes its frequency or phase. Clock
+/// cycles are counted from it, up to the next such point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub at_ps: u64,
     /// Clock frequency in Hz; 0: the clock is stopped.
     pub hz: u32,
-    /// Number of whole cycles until the next anchor.
+    /// Number of whole clock cycles from this point until the next anchor.
     pub cycles: u64,
 }
 
 impl Anchor {
-    /// Returns the time in ps of this number of quarter cycles after the anchor.
+    /// Returns the time in ps of this number of quarter clock cycles, counted from this anchor.
     pub fn quarter_ps(&self, quarters: u64) -> u64 {
         let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
         self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
@@ -53,9 +54,9 @@ impl Anchor {
 pub(super) struct Place {
     /// Index in the capture of the event that is the token or block.
     pub event: usize,
-    /// Index of the anchor from which `cycle` counts.
+    /// Index in [`Grid::anchors`] of the point in time from which `cycle` is counted.
     pub anchor: usize,
-    /// Number of the part's first cycle, counted from the anchor.
+    /// Number of clock cycles from the anchor to the first cycle of this part.
     pub cycle: u64,
     /// Number of clock cycles of this part.
     pub cycles: u64,
@@ -126,7 +127,8 @@ impl Grid {
     }
 
     /// Places an event on the clock. `stops`: start and end in ns of each stop of the clock within
-    /// it.
+    /// the event. `free_ps`: time in ps from which on the lines are idle; updated to the end of
+    /// this event if that is later.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
         // A block with stops has already added later anchors, but an event on another line may
@@ -155,7 +157,8 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// Counts the clock cycles of each phase, from one anchor to the next.
+    /// Counts for each anchor (a time at which a cycle starts) the clock cycles until the next
+    /// anchor.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);

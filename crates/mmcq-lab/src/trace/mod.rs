@@ -78,21 +78,22 @@ impl Recording {
 /// Facts about a window that must be known to draw its waveform: header and parts.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Header of the waveform.
+    /// Header of the waveform that [`Dump::draw`] will write.
     pub head: Head,
     told: Told,
 }
 
 impl Survey {
-    /// Returns the largest number of records that were in memory at a time during the survey. It
-    /// does not grow with the length of the window.
+    /// Returns the largest number of records of bus and CPU activity that this first run had in
+    /// memory at a time. The number does not grow with the length of the window.
     pub fn most_held(&self) -> usize {
         self.told.most_held
     }
 }
 
-/// Runs something to find the header of its waveform, and stores no records. A second run finds the
-/// parts if an event was reported later than usual.
+/// Executes `run` and collects, in one pass, what the header of its waveform needs. The window's
+/// events are not stored. If an event was reported so late that the header may lack it, executes
+/// `run` a second time.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {
@@ -143,8 +144,8 @@ impl Dump {
         Ok(Wave::new(head, clk, format))
     }
 
-    /// Writes the waveform of a captured window. Time 0 is the start of the window. The unit is 1
-    /// ns if all edges are at whole nanoseconds, otherwise 1 ps.
+    /// Writes the waveform of a captured window. Time 0 is the start of the window. The unit of
+    /// time is 1 ns if all edges are at whole nanoseconds, otherwise 1 ps.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -152,10 +153,10 @@ impl Dump {
         self.begin(&Head::of(capture), clk, out)?.whole(capture)
     }
 
-    /// Runs once more what [`survey`] has run, and writes the waveform during the run.
+    /// Calls `run`, which must do the same as in [`survey`], and writes the waveform while it runs.
     ///
     /// # Errors
-    /// Errors of `out`, or the second run does not have the window.
+    /// Errors of `out`, or this run does not reach the window.
     pub fn draw<R>(
         self,
         (window, survey): (Window, &Survey),
@@ -244,8 +245,8 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at its own time, since the
-    /// drawing of a part waits for such reports.
+    /// Checks that an event that is reported later than usual is drawn at the time of the event. A
+    /// part must not be drawn before such a report has come.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

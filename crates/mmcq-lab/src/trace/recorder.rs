@@ -16,20 +16,22 @@ const CLEAN_EVERY: u32 = 4096;
 /// Largest number of records of a stored window, which need some hundred megabytes.
 const KEPT_MAX: usize = 1_000_000;
 
-/// Function that receives the parts of a window one after the other.
+/// Function that receives a recorded window during the run, in parts, one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
 /// How a window is passed on in parts during the run.
 pub(super) struct HandOn {
-    /// Time in ns that must pass after the end of a part before the part counts as complete.
+    /// Time in ns that must pass after the end of a part of the window before [`take`](Self::take)
+    /// gets the part. Until then later events may still add to it.
     pub slack_ns: u64,
     pub take: Taker,
 }
 
-/// Facts that the recorder has found about the events of a window.
+/// What the recorder has found about the order and the number of a window's events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// Longest delay in ns between the newest start of any event and the report of an older event.
+    /// Longest time in ns by which an event was reported out of order: it began this long before
+    /// another event that had already been reported.
     pub late_ns: u64,
     /// Largest number of records that the recorder stored at a time.
     pub most_held: usize,
@@ -38,13 +40,13 @@ pub(super) struct Told {
 pub(super) struct Recorder {
     window: Window,
     hand_on: Option<HandOn>,
-    /// Start in ns of the next part that is passed on; `None`: the start of the first part is not
-    /// known yet.
+    /// Start in ns of the next part of the recording that goes to the writer; `None`: the start of
+    /// the first part is not known yet.
     part_ns: Option<u64>,
     /// Latest start in ns of any event that was reported so far.
     newest_ns: u64,
-    /// Facts about the events so far: the longest delay of a report, and the largest number of
-    /// records.
+    /// Facts about the events so far: by how much an event was reported out of order, and the
+    /// largest number of stored records.
     told: Told,
     /// Whether more records came than can be stored, so that some are lost.
     full: bool,
@@ -149,7 +151,8 @@ impl Recorder {
         !self.full && from_ns <= self.end_ns().saturating_add(SLACK_NS)
     }
 
-    /// Passes on all parts of the window that are complete.
+    /// Gives the writer all those parts of the recorded window that are complete, and removes them
+    /// from memory. Does nothing if the window is stored as a whole.
     fn hand_on(&mut self) {
         let (Some(start_ns), end_ns) = (self.start_ns, self.end_ns()) else { return };
         let Some(HandOn { slack_ns, take }) = &mut self.hand_on else { return };
@@ -174,8 +177,8 @@ impl Recorder {
         got.drop_before();
     }
 
-    /// Returns the time in ns before which events that have ended cannot belong to the window any
-    /// more.
+    /// Returns a time in ns: events that have ended before it cannot belong to the window any more,
+    /// and may be removed.
     fn horizon_ns(&self) -> u64 {
         self.start_ns.unwrap_or(self.last_ns).saturating_sub(self.window.before_ns).saturating_sub(SLACK_NS)
     }
@@ -283,7 +286,8 @@ impl Recorder {
         }
     }
 
-    /// Passes on the parts of the window that were not passed on during the run.
+    /// Passes on the parts of the window that were not passed on during the run. Returns the facts
+    /// that the recorder has found.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;
@@ -382,8 +386,8 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// Checks that a stored window gives the same parts as a window that is passed on during the
-    /// run.
+    /// Checks that a window is split into the same short parts if it is stored first and if it is
+    /// passed on during the run, also where the lines are idle for long.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {
         let window = Window { start: Start::At(0), before_ns: 0, for_ns: Some(900_000_000) };

@@ -23,11 +23,11 @@ pub enum Lane {
 /// A named activity with its start and end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Row in which the step is shown.
+    /// Row of the picture (CMD or DAT) in which the step is shown.
     pub lane: Lane,
-    /// Start of the step in ns.
+    /// Time in ns at which the step starts.
     pub from_ns: u64,
-    /// End of the step in ns.
+    /// Time in ns at which the step ends.
     pub to_ns: u64,
     /// Short text for the step, such as `CMD18`, `R1`, `512 B`, `busy`.
     pub label: String,
@@ -96,7 +96,8 @@ fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
     Step { lane, from_ns: event.start_ns, to_ns, label, detail }
 }
 
-/// Returns the name of the response format, such as R1, of the command CMD`index`.
+/// Returns the name of the format, such as R1, of the response to the command CMD`index`. `app`:
+/// the command is an application command (ACMD).
 fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     match (index, app, emmc) {
         (41, true, _) | (1, _, true) => "R3",
@@ -176,8 +177,8 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
-/// Returns a text about a start that the engine held back: whether the rest of the batch came, and
-/// what the hold gained.
+/// Returns a text about a delayed start of a transfer: whether the rest of the batch came
+/// meanwhile, and the time that the delay gained.
 pub fn held_name(held: &Held) -> String {
     match held.came {
         true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),
@@ -223,7 +224,8 @@ pub fn list(capture: &Capture) -> String {
     out
 }
 
-/// Returns the list as JSON lines, each with the members from_ns, to_ns and what.
+/// Returns the list of what happened in the capture, sorted by start, as JSON lines. Each line has
+/// the members from_ns, to_ns and what.
 pub fn json_lines(capture: &Capture) -> String {
     let line = |(from_ns, to_ns, what): (u64, u64, String)| {
         format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))

@@ -21,7 +21,8 @@ pub struct Head {
     threads: Vec<&'static str>,
     /// Number of data lines (DAT0, DAT1 and so on) that are drawn.
     dat_lines: u8,
-    /// Lines for the contexts of CPU cores, and for starts of transfers that the engine held back.
+    /// Lines that the window needs in addition to the bus and the interrupt: one for each context
+    /// of a CPU core, and one for starts of transfers that the engine held back.
     lines: BTreeSet<Line>,
     clocks_hz: BTreeSet<u32>,
     ddr: bool,

@@ -21,7 +21,7 @@ pub enum Start {
     /// The window starts when the controller's interrupt line is asserted for the n-th time after
     /// the jobs began.
     Interrupt {
-        /// Number of the assertion since the jobs began, counted from 1.
+        /// Number of the assertion of the interrupt line since the jobs began, counted from 1.
         n: u64,
     },
     /// The window starts when DAT1 falls for the n-th time after the work began; by this fall an
@@ -123,11 +123,11 @@ pub enum WindowError {
     /// The trigger did not occur as often as the window wanted.
     #[error("trigger {start}: it comes {came} times in the run; expected at least {n}")]
     NotSeen {
-        /// Trigger for which the recorder waited.
+        /// Trigger for which the recorder waited until the run ended.
         start: Start,
         /// Number of the occurrence for which the recorder waited.
         n: u64,
-        /// Number of times that the trigger occurred.
+        /// Number of times that the trigger occurred in the run; fewer than `n`.
         came: u64,
     },
     /// The window would start after the end of the run.

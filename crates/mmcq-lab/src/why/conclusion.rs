@@ -5,18 +5,21 @@ use super::report::transfers;
 use super::{Phases, Why, mib_per_s};
 use crate::runner::Counters;
 
-/// Share of the limit in percent from which on a stack cannot make a run noticeably faster.
+/// Rate of a run, in percent of its limit, from which on no other stack could make the run
+/// noticeably faster.
 const ENOUGH_PERCENT: f64 = 97.0;
-/// Gain in percent from which on another depth counts as a help.
+/// Smallest gain in percent, with two requests under way instead of one, for which the conclusion
+/// says that the second request helps.
 const HELPS_PERCENT: f64 = 2.0;
 
-/// Ratio below which a run loses time by missing merging: its requests per transfer divided by
-/// those at the limit.
+/// Ratio of two numbers of requests per transfer: that of the run to that at the limit. Below this
+/// ratio the conclusion says that the run loses time since its requests were merged less.
 const MERGES_LESS: f64 = 0.9;
 /// Phases that depend on the number of transfers, not on their length. With less merging there are
 /// more transfers.
 const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"];
-/// Name of the loss by missing merging.
+/// Name under which the conclusion shows the time that a run loses since its requests were merged
+/// less than at the limit.
 const MERGING: &str = "merging";
 
 /// Returns the mean number of requests in one transfer of a run.
@@ -70,8 +73,8 @@ pub(super) fn line(why: &Why) -> String {
     }
 }
 
-/// Returns a sentence about the largest loss of a run that is slower than its limit. `share`: rate
-/// of the run in percent of the limit.
+/// Returns a sentence about what takes the most additional time in a run that is slower than its
+/// physical limit. `share`: rate of the run in percent of the limit.
 fn loss(why: &Why, share: f64) -> String {
     let c = &why.counters;
     let (name, us) = largest_loss(why);
@@ -106,7 +109,8 @@ fn loss(why: &Why, share: f64) -> String {
     }
 }
 
-/// Returns a text that says whether one more request under way would hide the job's own time.
+/// Returns a text that says whether two requests under way instead of one hide the time that the
+/// job itself needs; empty if such a run was not made.
 fn depth(why: &Why) -> String {
     let Some(deeper) = &why.deeper else { return String::new() };
     let (now, then) = (mib_per_s(&why.counters), mib_per_s(deeper));

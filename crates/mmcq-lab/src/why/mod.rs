@@ -14,9 +14,9 @@
 //!   and to report belong here. So do pauses between polls of a card whose busy the host does not
 //!   see.
 //!
-//! A command during busy counts as wire, not as busy. So do the few clocks of a gap that belong to
-//! both. The physical limit is the same job with software that takes no time, in perfect batches
-//! ([`Setting::Limit`]).
+//! A command that is sent during busy counts as wire, not as busy. A gap of a few clocks that could
+//! count as wire or as busy counts as wire, too. The physical limit is the same job with software
+//! that takes no time, in perfect batches ([`Setting::Limit`]).
 
 mod conclusion;
 mod report;
@@ -84,7 +84,7 @@ impl Phases {
         }
     }
 
-    /// Returns the phases with their names, in the order of the report.
+    /// Returns the time in ns of each phase with the phase's name, in the order of the report.
     pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("wire, commands", self.command_ns),
@@ -99,7 +99,8 @@ impl Phases {
     }
 }
 
-/// A run, the same job at its physical limit, and the result with another depth.
+/// Analysis of a run: its counters, those of the same job at its physical limit, and those with two
+/// requests under way at a time.
 #[derive(Clone, Debug)]
 pub struct Why {
     /// Board, card and setting, as the user named them.
@@ -108,8 +109,9 @@ pub struct Why {
     pub counters: Counters,
     /// Counters of the same job at its physical limit.
     pub limit: Counters,
-    /// Counters of the same job with two requests at a time. `None`: the run is not one job with
-    /// one request at a time, or it does not lose most by waiting for its job.
+    /// Counters of the same job with two requests under way at a time. `None`: the job was not run
+    /// so. It is run so only if the run has a single job with one request at a time, and most of
+    /// the loss is the time in which the bus waits for this job.
     pub deeper: Option<Counters>,
     /// Times of the run's requests in scheduler, driver and card; `None`: they were not recorded.
     pub requests: Option<Requests>,
@@ -149,14 +151,16 @@ impl Requests {
     }
 }
 
-/// Share of the time in percent from which on the pace of the load determines the rate at the limit.
+/// Smallest share of the time, in percent, in which the bus waits for the jobs' next requests even
+/// in the run at the physical limit. From this share on, the report says that the pace of the jobs
+/// limits the rate.
 const PACED_PERCENT: f64 = 5.0;
 
 /// A request counts as starved if it takes more than this many times the 99th percentile.
 const STARVES: u64 = 20;
-/// Smallest number of requests of a run for the check whether one starved. With fewer, the slowest
-/// request belongs to the 99 %, or is next to them.
-const ENOUGH: usize = 100;
+/// Smallest number of requests of a run for the check whether one starved. With fewer requests the
+/// 99th percentile is the slowest request itself, so none is slower than the percentile.
+const ENOUGH: usize = 101;
 
 /// Returns one line about the requests that starved ([`STARVES`]); `None`: there are none, or the
 /// run has too few requests ([`ENOUGH`]).
@@ -188,8 +192,8 @@ pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     directions.into_iter().filter_map(line).collect()
 }
 
-/// Returns the 99th percentile and the longest time in ns if a request of this direction starved;
-/// otherwise `None`.
+/// Returns the 99th percentile and the longest time in ns, if the longest is more than 20 times the
+/// percentile: other requests then overtook a request again and again. Otherwise returns `None`.
 pub fn starves(stats: &DirStats) -> Option<(u64, u64)> {
     let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
     let max_ns = stats.lat.ns.max;
@@ -202,7 +206,7 @@ pub fn mib_per_s(c: &Counters) -> f64 {
 }
 
 impl Why {
-    /// Runs the job of `run`, and the runs with which it is compared.
+    /// Runs the job of `run` in its setting, then the runs with which it is compared.
     pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
         let (counters, completed) = export::completed(|| counted(run));
         let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
@@ -214,8 +218,9 @@ impl Why {
         Ok(why)
     }
 
-    /// Makes the analysis of a finished run and its run at the limit. Runs another depth if that
-    /// can explain something.
+    /// Makes the analysis of a finished run and of the run of the same job at the limit. If the bus
+    /// mainly waits for a single job with one request at a time, also runs this job with two
+    /// requests at a time.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
         let mut why = Why { title, counters, limit, deeper: None, requests: None, rate, priors: 0 };
@@ -232,7 +237,8 @@ impl Why {
         allowed_mib_per_s(&self.limit, &self.counters)
     }
 
-    /// Converts a rate in MiB/s, for requests like those of this run, into the unit of the report.
+    /// Converts a rate in MiB/s into the unit of the report, for requests that have the mean size
+    /// of this run's requests.
     fn told(&self, mib_per_s: f64) -> f64 {
         self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }
@@ -242,7 +248,7 @@ impl Why {
         100.0 * (mib_per_s(&self.counters) / self.limit_mib_per_s().max(f64::MIN_POSITIVE))
     }
 
-    /// Returns the share of the time in percent for which even the run at the limit waits for the
+    /// Returns the share of the time, in percent, in which the run at the limit waits for the
     /// load's own pace (rates, think times, pauses). `None`: the share is below 5 %.
     pub fn pace_percent(&self) -> Option<f64> {
         let limit = &self.limit;

@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// A fact about a run: a number, and the same number per request, per MiB or as a share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// Name of the group that the fact belongs to.
+    /// Heading in the report under which the fact is listed.
     pub group: &'static str,
     /// Name of the fact.
     pub name: String,
@@ -20,8 +20,8 @@ pub struct Fact {
     pub value: f64,
     /// Unit of the number; empty for a count.
     pub unit: &'static str,
-    /// Value of the fact divided by the number of requests, of MiB and the like: each result with
-    /// its unit.
+    /// The fact's value divided by other quantities of the run, such as the number of requests or
+    /// of MiB. Each result has its unit.
     pub rates: Vec<(f64, &'static str)>,
 }
 
@@ -32,9 +32,10 @@ const OF_HOLDS: &str = "held for the tail";
 const OF_CLOSES: &str = "closed because";
 /// Group of reasons why requests were not merged.
 const OF_MERGING: &str = "not merged because";
-/// Group of reasons why consecutive requests did not continue a transfer.
+/// Group of reasons why consecutive requests (each begins where the one before ended) did not
+/// continue the transfer of the request before.
 const OF_GOING_ON: &str = "not continued because";
-/// Group of facts about where requests spend their time.
+/// Group of facts about how long a request stays in each place, such as a queue.
 const OF_PLACES: &str = "a request";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";
@@ -189,7 +190,8 @@ fn chances(all: &mut Facts<'_>) {
     }
 }
 
-/// Returns the reason why a consecutive request had to begin a new transfer.
+/// Returns the reason why a request that begins where the one before ended had to begin a new
+/// transfer.
 fn not_continued(c: &Counters) -> &'static str {
     match c.stack.keeping {
         Keeping::Cannot => "the host cannot go on without a command",
@@ -284,7 +286,8 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// Returns whether the table shows the fact indented, as a part of the queue's line above it.
+/// Returns whether a line of the report (a fact) is a detail about the queue. The table shows such
+/// lines indented, below the line with their total.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }
@@ -294,8 +297,8 @@ fn heading(fact: &Fact) -> &'static str {
     if is_part(fact) { "queue" } else { fact.group }
 }
 
-/// Returns how long starts of transfers were held back in the run, and what this has gained, in one
-/// line; `None`: no start was held back.
+/// Returns one line about the holds of the run (delays of a start, to wait for more requests): how
+/// often, how long, and how much time they have gained. `None`: no start was delayed.
 fn held(why: &Why) -> Option<String> {
     let holds = why.counters.stack.holds;
     let us = |ns: u64| ns as f64 / 1e3;
@@ -310,8 +313,8 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns a line if the physical limit is reached by the card's command queue, by packed commands
-/// or by chains; `None`: it is reached with one transfer at a time.
+/// Returns a line if the run at the physical limit used the card's command queue, packed commands
+/// or chains of the controller; `None`: it made one transfer at a time.
 fn limit_by(why: &Why) -> Option<String> {
     let stack = why.limit.stack;
     let by = [
@@ -322,17 +325,18 @@ fn limit_by(why: &Why) -> Option<String> {
     by.into_iter().find(|(is_it, _)| *is_it).map(|(_, by)| format!("the physical limit goes by {by}"))
 }
 
-/// Returns the remarks about a run, in words. Each of these is included if it applies:
+/// Returns the remarks about a run, one sentence each, in this order:
 ///
-/// - how the physical limit is reached;
-/// - the host broke its promise to continue data;
-/// - starts were held back;
-/// - requests were not merged;
+/// - what the run at the physical limit uses, if it makes more than one transfer at a time;
+/// - that the host claimed to continue data in an open transfer, and could not;
+/// - how long starts of transfers were held back;
+/// - how many requests were not merged;
 /// - the slowest request;
 /// - requests that starved;
-/// - values that no measurement supports.
+/// - the number of values of board and card that no measurement supports;
+/// - the conclusion.
 ///
-/// The conclusion comes last.
+/// Only the conclusion is always present.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

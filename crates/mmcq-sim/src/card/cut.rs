@@ -64,7 +64,7 @@ pub enum Kept {
     Mixed,
 }
 
-/// Stored content of a sector.
+/// Content of a sector, in the form in which the journal stores it.
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,
@@ -94,10 +94,10 @@ struct Entry {
     before: Content,
     /// Time in ns from which the version is in the flash.
     safe_ns: u64,
-    /// Whether the cache has lost the version without an error (a fault). A flush does not write
-    /// such a version.
+    /// Whether the cache has lost this version of the sector without an error, because of an
+    /// injected fault. A flush does not write such a version.
     lost: bool,
-    /// Whether [`Journal::tidy`] removes this entry from the journal at the end of its work.
+    /// Whether the entry is marked for removal from the journal by [`Journal::tidy`].
     goes: bool,
 }
 
@@ -116,7 +116,8 @@ impl Media for Medium {
 
 /// Number of sectors in a flash page (16 KiB), which the flash programs as a whole.
 const PAGE_SECTORS: u64 = 32;
-/// Number of sectors for which one word of the map `Journal::safe` has a bit each.
+/// Number of consecutive sectors for which one 64-bit word of the map `Journal::safe` has one bit
+/// each.
 const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. Beyond it, the oldest sectors count as safe.
 const LONGEST: usize = 1 << 17;
@@ -131,31 +132,34 @@ const DRAIN_NS: u64 = 20_000_000;
 /// Journal of the written sectors that are not yet safe in the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
-    /// Whether the journal also tracks writes that bypass the cache.
+    /// Whether the journal also tracks writes that bypass the cache, and not only those in the
+    /// cache.
     pub(crate) follow: bool,
     /// Whether the card's volatile write cache is on.
     pub(crate) volatile: bool,
     /// Fault: whether a power cut destroys the whole flash page around each sector that is being
     /// programmed.
     pub(crate) neighbours: bool,
-    /// Fault: whether a power cut may tear a sector that is being programmed even if the callback
-    /// asked for the whole new version.
+    /// Fault: a power cut may tear a sector that is being programmed, even if the callback has
+    /// chosen that the sector keeps the whole new version.
     pub(crate) shorn: bool,
     /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
-    /// Two counters. The first tells how often a cut, a reset or a failed flush decided about all
-    /// versions that were not safe. The second tells in how many of these cases the cache held a
-    /// sector.
+    /// Two counters. The first is the number of times that a cut, a reset or a failed flush decided
+    /// which of the written versions that were not in the flash yet are lost. The second is the
+    /// number of these times at which the cache held a sector.
     pub(crate) losses: (u64, u64),
-    /// Versions of sectors that are not safe yet, oldest first.
+    /// Versions of sectors that are not safe yet, oldest first, each with the sector's content
+    /// before the write.
     entries: VecDeque<Entry>,
     seq: u64,
     /// Number of the first version that the present write command brought.
     open: u64,
-    /// Time in ns at which all versions with a number below `open` are safe; `u64::MAX` if some
-    /// wait for a flush.
+    /// Time in ns at which all versions with a number below `open` (those of earlier write
+    /// commands) are safe; `u64::MAX` if some of them wait for a flush.
     all_safe_ns: u64,
-    /// Number of entries at which [`Journal::tidy`] next removes the safe ones.
+    /// Number of entries at which [`Journal::tidy`] next removes the versions that are in the flash
+    /// already, and so cannot be lost any more.
     tidy_at: usize,
     /// Buffers of sectors that are safe, for reuse.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
@@ -193,7 +197,7 @@ impl Journal {
     }
 
     /// Begins a write command. If the journal has more versions than the cache has room for, about
-    /// half of the cached ones become safe now.
+    /// half of the cached ones are from now on in the flash, so that no power cut can lose them.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.open != self.seq {
             // The write command before this one did not reach its end.
@@ -258,8 +262,8 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// Flushes the cache: all its sectors, except those that it has lost, are safe from the time
-    /// `until_ns` on.
+    /// Flushes the cache. From the time `until_ns` on, its sectors are in the flash, so that no
+    /// power cut can lose them. Sectors that the cache has lost before stay lost.
     pub(crate) fn flush(&mut self, until_ns: u64) {
         for entry in self.entries.iter_mut().filter(|entry| entry.what.stage == Stage::Cached && !entry.lost)
         {

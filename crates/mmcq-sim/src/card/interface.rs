@@ -12,7 +12,7 @@ pub(super) struct Interface {
     pub bus: BusState,
     pub power: PowerUp,
     pub state: State,
-    /// Time in ns of the last bit of the block that ends a read.
+    /// Time in ns of the last bit of the last block of a read; `None` until that block is sent.
     pub data_end_ns: Option<u64>,
     pub busy_until_ns: u64,
     pub trouble: Trouble,

@@ -79,7 +79,8 @@ pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
 /// [SD 6.4.1] [eMMC 10.1].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PowerUp {
-    /// Earliest time in ns at which the card accepts a command.
+    /// Time in ns at which 1 ms of stable power, or the time tRSCA after a reset, is over. The 74
+    /// clocks may end later.
     ready_ns: u64,
     clocked_ns: Option<u64>,
     awake: bool,

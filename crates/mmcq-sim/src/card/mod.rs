@@ -148,7 +148,7 @@ pub enum ReadBlock {
     /// The buffer holds the block. Its start bit comes at `start_ns`, which is not before the
     /// `now_ns` of the call.
     At {
-        /// Time of the start bit in ns.
+        /// Time in ns at which the start bit of the block is on the lines.
         start_ns: u64,
         /// Whether the block arrives with a correct CRC16.
         crc_ok: bool,
@@ -259,15 +259,15 @@ pub trait Card {
         self.power_cut(now_ns);
     }
 
-    /// Lets the supply voltage dip: volatile data are lost and the card is back in `idle`. The host
-    /// is not told.
+    /// Lets the supply voltage dip: volatile data are lost and the card is back in `idle`. The
+    /// model tells the host nothing about it.
     fn brown_out(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// Returns two counters. The first tells how often a CMD0, a dip, a loss of power or a failed
-    /// flush decided about the versions of [`Card::at_stake`]. The second tells in how many of
-    /// these cases the cache held a sector.
+    /// Returns two counters. The first counts the CMD0, dips of the supply, losses of power and
+    /// failed flushes at which data could be lost that were not safe in the flash
+    /// ([`Card::at_stake`]). The second tells in how many of these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -330,7 +330,8 @@ pub trait Card {
 
     /// Calls `each` with the ranges of all sectors of each partition that were ever written or
     /// erased. Partitions have the numbers of PARTITION_CONFIG. Number 3 is the RPMB, of which all
-    /// sectors count after its key was programmed. For an image file `each` is never called.
+    /// sectors count after its key was programmed. If the medium is an image file, `each` is never
+    /// called.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }

@@ -39,7 +39,7 @@ const fn one() -> u64 {
     1
 }
 
-/// Kinds of wrong answers.
+/// Kinds of wrong answers of a card to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Odd {
@@ -139,7 +139,7 @@ impl RegisterBytes {
     }
 }
 
-/// Number of indices of basic commands, and of application commands.
+/// Number of possible command indices, 0 to 63, of basic commands and also of application commands.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 
@@ -163,7 +163,8 @@ pub struct SpiBytes {
     turn: u8,
 }
 
-/// Keys of the TOML table from which an [`SpiBytes`] is made.
+/// Keys of the TOML table that describes damaged bytes on an SPI bus; an [`SpiBytes`] is made from
+/// it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turned {
@@ -174,7 +175,7 @@ struct Turned {
     /// Number of consecutive damaged bytes; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
-    /// Bits of the byte that arrive inverted.
+    /// Mask of the bits of the byte that arrive inverted.
     turn: u8,
 }
 

@@ -393,7 +393,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the index of the task that gets the next free buffer; `None` if none may have it.
+    /// Returns the index of the task that gets the next free buffer; `None` if no waiting task may
+    /// have it.
     fn next_waiting(&self) -> Option<usize> {
         let alone = self.queued.len() == 1 && self.running.is_none();
         let reads = self.queued.iter().any(|queued| queued.task.read);

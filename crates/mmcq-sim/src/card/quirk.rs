@@ -73,8 +73,8 @@ pub struct Quirks {
     pub last_block_locks_up: bool,
     /// With the command queue on, reads are damaged and flushes never end (SD).
     pub command_queue_broken: bool,
-    /// Interval n of wrong reads: each n-th queued task, if it is a read, returns the data that
-    /// follow its address (SD); 0: never.
+    /// Interval n of wrong reads: each n-th executed task, if it is a read, returns the blocks that
+    /// follow its range (SD); 0: never.
     pub queue_astray_every: u32,
     /// With the command queue on, a flush never ends (SD).
     pub queue_flush_hangs: bool,
@@ -130,8 +130,8 @@ pub struct Quirks {
     pub registers: Vec<RegisterBytes>,
     /// Bytes that arrive damaged on an SPI bus.
     pub spi_bytes: Vec<SpiBytes>,
-    /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
-    /// of these. 0: it needs none.
+    /// Number of CMD0 that the card needs after power-up. Until it has received that many CMD0, it
+    /// ignores all commands. 0: it needs none.
     pub deaf_resets: u32,
     /// Time in ms for which the card holds DAT0 low after CMD7 has selected it.
     pub select_busy_ms: u64,
@@ -151,7 +151,7 @@ pub struct Quirks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beyond {
-    /// Writes are lost, and reads return zeros.
+    /// Behind the real capacity, writes are lost and reads return zeros.
     #[default]
     Limbo,
     /// Addresses start again at 0, so that old data are overwritten.
@@ -264,8 +264,8 @@ impl Quirks {
         }
     }
 
-    /// Returns the state of wear of a new card: its real capacity, its life, and what happens at
-    /// their ends.
+    /// Returns the state of wear of a new card: its real capacity, after how many written bytes it
+    /// is worn out, and what happens beyond each.
     pub(crate) fn wear(&self) -> Wear {
         Wear {
             real_bytes: self.real_mib.map(|mib| mib.saturating_mul(MIB).max(512)),

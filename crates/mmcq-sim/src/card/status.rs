@@ -28,7 +28,9 @@ pub(crate) const CSD_OVERWRITE: u32 = 1 << 16;
 pub(crate) const WP_ERASE_SKIP: u32 = 1 << 15;
 /// Status: another command ended a sequence of erase commands.
 pub(crate) const ERASE_RESET: u32 = 1 << 13;
-/// All bits that report an error, without CURRENT_STATE and the bits of clear condition A.
+/// Status bits of an SD card that stay set until a response has shown them: the errors, and
+/// ERASE_RESET. Bits of the present state, such as CURRENT_STATE and CARD_IS_LOCKED, are not in
+/// this set.
 pub(crate) const ERRORS: u32 = 0xfdf9_a000 & !CARD_IS_LOCKED;
 /// Status: the card can receive data.
 pub(crate) const READY_FOR_DATA: u32 = 1 << 8;
@@ -87,7 +89,8 @@ impl Status {
         self.illegal = true;
     }
 
-    /// Returns the pending bits and clears them, for a response other than R1.
+    /// Returns the pending error bits of the card status and clears them. It is called for a
+    /// response that is not an R1.
     pub(crate) fn take(&mut self) -> u32 {
         let pending = self.pending();
         *self = Self::default();

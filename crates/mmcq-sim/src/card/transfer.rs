@@ -37,7 +37,8 @@ pub(crate) enum Sent {
 }
 
 impl Read {
-    /// Begins a CMD18; `left` is the number of blocks that CMD23 announced.
+    /// Begins a CMD18. `left` is the number of blocks that CMD23 announced; `None`: the read lasts
+    /// until CMD12.
     pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &mut Flash, now_ns: u64) -> Self {
         let ahead_ns = flash.goes_on_ns(at, now_ns);
         let ready_ns = ahead_ns.unwrap_or_else(|| flash.first_page_ns(now_ns));

@@ -9,7 +9,7 @@ pub(crate) const NEVER_NS: u64 = u64::MAX / 2;
 /// An action of the host that this card does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Description of the action.
+    /// Description of what the host did.
     pub what: &'static str,
     /// Time of the action in ns.
     pub at_ns: u64,
@@ -73,8 +73,8 @@ impl Trouble {
         }
     }
 
-    /// Returns whether DAT0 is low while the card is busy; false while a fault hides the busy.
-    /// Whether the card is busy does not matter.
+    /// Returns false while a fault hides the card's busy: DAT0 then stays high although the card
+    /// may be busy. Otherwise returns true. Whether the card is busy is not checked.
     pub(crate) fn shows_busy(&self, now_ns: u64) -> bool {
         now_ns >= self.hidden_until_ns
     }

@@ -8,7 +8,8 @@ pub(crate) const FOUR_LINES: [u8; 64] = [
     0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde,
 ];
 
-/// Returns the tuning block of CMD21 for eight lines: both halves of the bus send each nibble.
+/// Returns the tuning block of CMD21 for eight lines: each nibble is sent on DAT7 to DAT4 and also
+/// on DAT3 to DAT0.
 pub(crate) fn eight_lines() -> [u8; 128] {
     let mut block = [0u8; 128];
     for (pair, byte) in block.chunks_exact_mut(2).zip(FOUR_LINES) {

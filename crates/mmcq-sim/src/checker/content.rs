@@ -39,14 +39,14 @@ pub enum Seen {
     Elsewhere {
         /// Number of the sector to which the data were written.
         lba: u64,
-        /// Version of the data.
+        /// Number of the write (its version) that had these data.
         version: u32,
     },
-    /// The sector, or a piece of it, was written for another card.
+    /// The data of the sector, or of a part of it, were written for another card.
     OtherCard {
         /// Number of the card that the data belong to.
         card: u16,
-        /// Number of the sector on that card to which the data were written.
+        /// Number of the sector on that other card to which the data were written.
         lba: u64,
     },
     /// The sector has bytes that no request wrote.
@@ -56,7 +56,8 @@ pub enum Seen {
     },
 }
 
-/// Contents of the pieces of a torn sector.
+/// What the parts of a torn sector contain, if they are from different writes. The sector is
+/// compared in parts of 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// Up to two versions that were found in the pieces, in the order in which they appear in the
@@ -64,11 +65,11 @@ pub struct Pieces {
     pub versions: [Option<u32>; 2],
     /// Whether more than two versions were found.
     pub more: bool,
-    /// Whether some pieces hold the content from before the first write.
+    /// Whether a part of the sector still has the content from before the first write.
     pub untouched: bool,
-    /// Whether some pieces are all 00h.
+    /// Whether some parts of the sector are all 00h.
     pub zeros: bool,
-    /// Whether some pieces are all FFh.
+    /// Whether some parts of the sector are all FFh.
     pub ones: bool,
     /// Hash of the bytes, to compare this torn sector with another.
     pub digest: u64,

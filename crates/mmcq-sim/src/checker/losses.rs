@@ -65,8 +65,9 @@ impl Checker {
         self.excuse |= self.writing > 0 || self.unflushed.is_some();
     }
 
-    /// Records that the card of this checker was inserted in place of the card of `other`. The loss
-    /// of data on that other card may still be reported once.
+    /// Records that the card of this checker was inserted in place of the card of `other`. If the
+    /// stack has not yet reported that writes to the other card are lost, one such report is still
+    /// accepted.
     pub fn comes_after(&mut self, other: &Checker) {
         self.trouble();
         self.excuse |= other.excuse;

@@ -133,13 +133,14 @@ pub struct Checker {
     /// Completion number of the last request that changed sectors, with or without success, if no
     /// flush has covered it since; `None` otherwise.
     unflushed: Option<u32>,
-    /// Number of the last request that may fail because of a fault; a later request has no cause to
-    /// fail.
+    /// The last request, by its number in the order of submission, that may fail because of a
+    /// fault; a later request has no cause to fail. `u32::MAX`: any request may fail.
     excused: u32,
-    /// Number of requests that were submitted before the last fault.
+    /// Number of the newest request at the last fault. Requests have the numbers 1, 2, 3 and so on,
+    /// in the order of submission.
     trouble: u32,
-    /// Number of the last flush or durable write that may fail because it reports errors of earlier
-    /// writes.
+    /// The last flush or durable write, by its number in the order of submission, that may fail
+    /// because it reports errors of earlier writes. `u32::MAX`: any of them may fail.
     excused_flushes: u32,
 }
 
@@ -223,7 +224,8 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// Records a request that is about to be submitted. Returns its ticket.
+    /// Records a request that is about to be submitted. Returns the [`Ticket`] by which the checker
+    /// knows the request until its answer.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;
@@ -449,8 +451,8 @@ impl Checker {
         }
     }
 
-    /// Records that a client was told of a possible loss, of writes among the first `completions`
-    /// completed requests.
+    /// Records that a client was told of a possible loss of writes. The writes are among the first
+    /// `completions` requests that were completed.
     fn note_told(&mut self, completions: u32) {
         (self.untold, self.gave_up) = (false, None);
         self.told_before = completions;

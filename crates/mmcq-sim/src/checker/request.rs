@@ -32,10 +32,10 @@ impl Asked {
 pub enum Answer {
     /// The request succeeded.
     Done,
-    /// The request failed; this number of its first sectors is done for sure.
+    /// The request failed; its first sectors, as many as this number, are certainly done.
     Failed(u32),
-    /// The request failed because complete writes were lost; none of its own sectors is done for
-    /// sure.
+    /// The request failed because complete writes were lost; it is not known which of its own
+    /// sectors are done.
     CacheLost,
     /// The request failed, and the card never received it.
     Refused,
@@ -68,7 +68,7 @@ pub(super) struct Request {
     pub(super) submitted_ns: u64,
     /// Number of requests that were complete when this request was submitted.
     pub(super) completions: u32,
-    /// Number of losses (of power or of cached data) and resets of the card that were recorded
-    /// before this request was submitted.
+    /// Number of times, before this request was submitted, that the card lost its power or cached
+    /// data, or was reset.
     pub(super) losses: u32,
 }

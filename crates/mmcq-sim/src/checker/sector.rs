@@ -18,10 +18,11 @@ pub(super) enum Wanted {
     Erased,
     /// After a discard, the sector has only bytes 00h, only bytes FFh, or the content before.
     Discarded,
-    /// Pieces of several contents, exactly as a read has returned them.
+    /// The 32-byte pieces of the sector are of several contents, exactly as a read has returned
+    /// them.
     Exactly(Pieces),
-    /// The sector cannot be read. Contents that a later read may still return are stored as entries
-    /// of failed requests.
+    /// The sector cannot be read. Other contents are possible too, if a later read succeeds: they
+    /// are stored as the results of failed requests.
     Unreadable,
 }
 
@@ -37,8 +38,9 @@ impl Wanted {
         }
     }
 
-    /// Returns the content after a read has seen `seen`: an erased or discarded sector then has a
-    /// known value. Any other content stays as it is.
+    /// Returns what the checker expects of the sector after a read has returned `seen`. For an
+    /// erased or discarded sector, the read has shown its value (zeros or ones). Any other
+    /// expectation stays as it is.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,
@@ -54,13 +56,14 @@ impl Wanted {
 pub(super) enum Fate {
     /// The request has no answer yet.
     Flying,
-    /// The request is complete.
+    /// The request is complete. The number is its position in the order of completions.
     Done(u32),
     /// The request is complete, and the card has possibly lost its data with its cache. The sector
     /// has these data or the content before. The loss need not be reported, but a later flush
     /// without an error confirms the data. The first read, flush or cut ends this state.
     ///
-    /// Two kinds of requests get this state at any loss of power:
+    /// Two kinds of requests get this state at any loss of power (P2 and P8 are promises of the
+    /// [checker](super)):
     ///
     /// - Writes that were under way at the loss, once they are answered. The card may have received
     ///   all of their data before. P8 covers only writes that were acknowledged before the loss,
@@ -89,10 +92,11 @@ pub(super) struct Entry {
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// Whether a read that was submitted after this request has returned an older content.
+    /// Whether a read that was submitted after this request has returned content from before the
+    /// request.
     passed: bool,
-    /// Whether a read that was submitted after this request has returned its content, since the
-    /// last loss.
+    /// Whether a read has returned the content that this request wrote. Only a read counts that was
+    /// submitted after this request, and came after the last loss of data.
     shown: bool,
     /// Whether the request failed, and a flush or a cut came after it. If a read then returns its
     /// data, they are on the medium.
@@ -133,7 +137,7 @@ impl Entry {
     }
 }
 
-/// Returns whether all of these pieces can come from these contents.
+/// Returns whether each 32-byte piece of a sector can come from one of these contents.
 fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> bool {
     let any = |fits: &dyn Fn(Wanted) -> bool| contents.clone().any(fits);
     let known = |version: u32| {
@@ -168,8 +172,8 @@ pub(super) enum Wrong {
     Old,
     /// The version of a write that was submitted only after the read.
     Early,
-    /// A torn sector although no write was under way or had failed. Or a torn sector with pieces
-    /// that none of the possible contents has.
+    /// A torn sector (parts of different contents), although no write was under way or had failed.
+    /// Or a torn sector with a part that is from none of the possible contents.
     Torn,
     /// Content that never belonged to this sector.
     Strange,
@@ -180,9 +184,9 @@ pub(super) enum Wrong {
 pub(super) struct Look {
     /// Number of the read in the order of submission.
     pub number: u32,
-    /// Number of completions before the read was submitted.
+    /// Number of requests that had been completed when the read was submitted.
     pub completions: u32,
-    /// Number of completions now, including the read's own.
+    /// Number of all completed requests now, including the read that is judged.
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
@@ -190,7 +194,7 @@ pub(super) struct Look {
     pub steady: bool,
 }
 
-/// State of a sector: the content that is on the medium for sure, and the requests since then in
+/// State of a sector: the content that is certainly on the medium, and the requests since then in
 /// the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
@@ -241,7 +245,8 @@ impl Sector {
         }
     }
 
-    /// Removes a request that never reached the card.
+    /// Removes a request that has changed nothing in this sector: it was not sent to the card, or
+    /// it was refused.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }
@@ -250,9 +255,10 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// Records that a flush succeeded: requests that were complete before its submission (up to
-    /// number `before`) are now on the medium. With `across`, the card lost its power after the
-    /// submission; then the success of the flush also confirms the data that seemed to be lost.
+    /// Records that a flush has succeeded: requests that were complete when it was submitted
+    /// (completion numbers up to `before`) are now on the medium. With `across`, the card lost its
+    /// power after that. Then the success of the flush also confirms the data that seemed to be
+    /// lost.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -270,9 +276,9 @@ impl Sector {
         }
     }
 
-    /// Records that the card lost its power while the host continued. Returns true if a client must
-    /// be told: a write was complete and not yet safe, and no earlier report (`told_before`) covers
-    /// its loss.
+    /// Records that the card lost its power while the host continued. Returns true if the stack
+    /// must report a loss to a client: a write could still be lost, and it became complete after
+    /// `told_before`, so no earlier report covers it.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
@@ -297,8 +303,8 @@ impl Sector {
         }
     }
 
-    /// Records that the host did not receive the response that reported the last loss. No host can
-    /// know what happened to the requests that were under way.
+    /// Records that the response which reported the last loss of power or data did not reach the
+    /// host. So no host can know what happened to the requests that were under way.
     pub fn unheard(&mut self) {
         for entry in &mut self.entries {
             entry.unheard |= entry.fate == Fate::Flying && entry.loose;
@@ -315,8 +321,9 @@ impl Sector {
         }
     }
 
-    /// Records that each complete write of this sector that was not flushed may now be on the card,
-    /// or not, or torn. What reads have returned of writes under way may be gone as well.
+    /// Records that each complete request of this sector that was not flushed may now be on the
+    /// card, or not, or torn. Data of a write under way may be gone again, even if a read has
+    /// returned them.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             entry.shown = false;
@@ -328,18 +335,20 @@ impl Sector {
         }
     }
 
-    /// Returns whether a write was lost and no client was told: no report covers completions after
-    /// `told_before`.
+    /// Returns whether data of a completed write were lost and no client was told. `told_before`: a
+    /// report to a client has covered the completions up to this number.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// Returns whether complete data may have been lost and no client was told.
+    /// Returns whether complete writes of this sector may have been lost, and no client was told of
+    /// the loss.
     pub fn is_doubted(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Loose(_) | Fate::Shaken(_)))
     }
 
-    /// Records that a client was told of a loss, which may include complete writes of this sector.
+    /// Records that a client was told that data were lost. Complete writes of this sector may be
+    /// among them, and now count as reported.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {
@@ -348,9 +357,12 @@ impl Sector {
         }
     }
 
-    /// Records what a read has returned, if no loss came since its submission. This content is
-    /// certain until the next loss. The data of complete requests that were submitted after the
-    /// request that wrote this content are lost for good.
+    /// Updates the checker's knowledge about complete requests of this sector whose data may have
+    /// been lost, by a read during which the card lost nothing.
+    ///
+    /// If the read has returned the data of such a request, these data are on the card until the
+    /// next loss. Such requests that were submitted later are removed, because the read shows that
+    /// their data are not on the card. A discard is not removed.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -418,9 +430,10 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read (with the number `number`) has returned content that is older than the
-    /// entries from index `from` on. Failed requests among these are not on the card, and requests
-    /// under way must fail. A discarded sector may still be erased later.
+    /// Handles a read (with the number `number`) that has returned older content than that of the
+    /// entries from index `from` on. Removes the failed requests among these, which have not
+    /// changed the card. Marks those under way, which must fail. A discarded sector may still be
+    /// erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {

@@ -104,8 +104,8 @@ impl Point {
         self == Point::Exchange
     }
 
-    /// Returns whether the point occurs only with a command queue, with packed commands or with
-    /// lists (ADMA3).
+    /// Returns whether faults at this point need a command queue, packed commands or lists of
+    /// transfers (ADMA3).
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell
@@ -134,7 +134,7 @@ pub enum Strike {
     EndBit,
     /// A response with a wrong index (A4).
     Index,
-    /// Wrong status bits, or another wrong value:
+    /// Wrong status bits, or another wrong value. (The numbers are those of the table of failures.)
     ///
     /// - bits that are set in the response that arrives (A5, G4), or in the status that an
     ///   interrupt brings (E2), or that stay set after a reset (E9);
@@ -164,9 +164,9 @@ pub enum Strike {
     /// command (H15). A CMD13 that asks for the ready tasks gets the card's ordinary status in
     /// place of the ready tasks.
     Fail,
-    /// A wrong bit in data with a right CRC (D4); the number is that of the bit in the block. For a
-    /// byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to 15 in the byte that it
-    /// sends (I1, I2).
+    /// A wrong bit in data with a right CRC (fault D4 of the catalogue); the number is that of the
+    /// bit in the block. For a byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to
+    /// 15 in the byte that it sends (faults I1 and I2).
     Flip(u32),
     /// A shift by this number. Data go to a place this many blocks away (D9, H13). An entry of a
     /// packed command fails, and the card reports an index that is wrong by this much (H16). A
@@ -234,7 +234,7 @@ pub struct Plan {
     chances: Vec<Chance>,
     random: Xoshiro256PlusPlus,
     struck: Vec<Shot>,
-    /// Number of responses with the bit ERROR that did not reach the host.
+    /// Number of responses with the error bit ERROR that did not reach the host because of a fault.
     unheard: u64,
     /// Whether faults strike. While false, events are only counted.
     armed: bool,
@@ -277,7 +277,8 @@ impl Plan {
         self
     }
 
-    /// Adds faults that strike once, as [`Faults::struck`] has recorded them.
+    /// Adds these faults, each of which strikes once. [`Faults::struck`] returns faults in this
+    /// form.
     #[must_use]
     pub fn shots(mut self, shots: &[Shot]) -> Self {
         self.shots.extend_from_slice(shots);
@@ -401,6 +402,22 @@ impl Faults {
             let mut plan = plan.borrow_mut();
             let nth = plan.counts[point as usize] + 1;
             plan.shots.push(Shot { point, nth, strike });
+        }
+    }
+
+    /// Makes a fault strike at each event of a point from now on, in addition to the plan.
+    pub fn begin(&self, point: Point, strike: Strike) {
+        if let Some(plan) = &self.0 {
+            let mut plan = plan.borrow_mut();
+            let nth = plan.counts[point as usize] + 1;
+            plan.always.push((point, nth, strike));
+        }
+    }
+
+    /// Ends each fault of this kind that strikes at each event of the point.
+    pub fn end(&self, point: Point, strike: Strike) {
+        if let Some(plan) = &self.0 {
+            plan.borrow_mut().always.retain(|&(at, _, what)| (at, what) != (point, strike));
         }
     }
 

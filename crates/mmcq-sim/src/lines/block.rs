@@ -65,7 +65,8 @@ impl Block {
         self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
     }
 
-    /// Records that the clock stops at this time.
+    /// Records that the controller has stopped the clock at this time, because the transfer of
+    /// blocks has to wait.
     pub fn stands(&mut self, now_ns: u64) {
         self.held_since_ns = now_ns;
     }
@@ -161,8 +162,8 @@ impl Block {
         }
     }
 
-    /// Shows the block to the probe; its use of the lines ends at this time. `cut`: an abort
-    /// command has ended it early.
+    /// Reports the block to the probe, which observes the lines. The block uses the lines until
+    /// this time. `cut`: an abort command has ended it early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

@@ -1,4 +1,4 @@
-//! The board around a mobile storage host.
+//! The board around a mobile storage host: clock unit, level shifter and card power.
 
 use super::{Mshc, MshcConfig};
 use crate::time::Time;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub struct Board {
     /// Model of the controller.
     pub model: Rc<RefCell<Mshc>>,
-    /// Time of the code that calls the board.
+    /// Virtual clock of the code that calls the board.
     pub time: Time,
     /// Number of sampling phases of the clock unit; 0: the board has no clock unit.
     pub phases: u8,

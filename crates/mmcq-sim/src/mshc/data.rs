@@ -352,7 +352,7 @@ impl Mshc {
         self.watch(now, NEVER);
     }
 
-    /// Starts the clock again.
+    /// Ends a hold of the data: starts the bus clock again. Does nothing if there is no hold.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;

@@ -30,16 +30,16 @@
 //!   bit 12 (HLE).
 //! - A command with an error is also reported as done. A read continues after a damaged response,
 //!   but not after a missing one; a write does not begin in either case.
-//! - Data over of a write comes before the card's busy ends; bit 13 follows at the end of busy, if
-//!   there was one. No bit reports the end of an R1b's busy, and no timeout limits the busy of a
-//!   write.
-//! - Data over of a read may come before the last block is in memory: the internal DMA's own status
-//!   reports that.
+//! - The interrupt "data over" of a write comes before the card's busy ends; bit 13 follows at the
+//!   end of busy, if there was one. No bit reports the end of an R1b's busy, and no timeout limits
+//!   the busy of a write.
+//! - "Data over" of a read may come before the last block is in memory; the status register of the
+//!   internal DMA reports when the block is there.
 //! - A wrong CRC of a read does not end the data. A missing block, a wrong end bit and a refused
-//!   block end them, with data over beside the error. After an error no automatic CMD12 is sent.
+//!   block end them, with "data over" beside the error. After an error no automatic CMD12 is sent.
 //! - Bytes that an ended transfer leaves in the FIFO become the beginning of the next transfer,
 //!   unless the driver resets the FIFO.
-//! - A CMD11 with bit 28 causes no command done: bit 10 reports that the lines are low.
+//! - A CMD11 with bit 28 causes no interrupt "command done": bit 10 reports that the lines are low.
 //! - Each clock update from CMD11 until the clock runs again must have bit 28; no other update may
 //!   have it.
 //! - Double data rate on eight lines needs a divided clock; in SMHC's new timing mode also on fewer

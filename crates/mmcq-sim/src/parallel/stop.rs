@@ -20,7 +20,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the work is asked to end.
+    /// Returns whether the end of the work was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -28,7 +28,8 @@ impl Stop {
     /// Does a piece of work that can be stopped by this request: [`heard`](Self::heard) returns the
     /// request in this thread, and in the threads that [`super::in_order`] starts for the work.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Restores the former request of the thread, also if the work panics.
+        /// Guard: when it is dropped, also after a panic, the thread again obeys the request to
+        /// stop that it obeyed before.
         struct Before(Option<Stop>);
         impl Drop for Before {
             fn drop(&mut self) {

@@ -45,9 +45,9 @@ pub mod int {
     /// Bits of the register of pending interrupts (BIPR) that stay set until the driver clears
     /// them.
     pub const LATCHED: u32 = 0xffc0_0000;
-    /// Level: the card's write protection switch is on.
+    /// Bit of BIPR that shows a level, not an event: the card's write protection switch is on.
     pub const WRITE_PROTECT: u32 = 1 << 19;
-    /// Level: a card is in the slot.
+    /// Bit of BIPR that shows a level, not an event: a card is in the slot.
     pub const SD_EXIST: u32 = 1 << 16;
 }
 
@@ -102,9 +102,9 @@ pub mod sd {
     pub const TRANSFER: u16 = 0xfdb3;
     pub const CMD_STATE: u16 = 0xfdb5;
     pub const DATA_STATE: u16 = 0xfdb6;
-    /// First address of ping-pong buffer 2.
+    /// First address of ping-pong buffer 2, which holds a single block of a transfer.
     pub const PING_PONG: u16 = 0xfa00;
-    /// Size in bytes of ping-pong buffer 2.
+    /// Size in bytes of ping-pong buffer 2, which holds a single block of a transfer.
     pub const PING_PONG_BYTES: usize = 512;
 
     /// SD configuration 1 (CFG1): bus mode with data on both clock edges.
@@ -166,7 +166,8 @@ pub mod dma {
     pub const FLUSH: u8 = 0x80;
 }
 
-/// Internal registers that lead to the registers of the PCI Express link (PHY), 16 bits each.
+/// Internal registers by which the driver reads and writes the registers of the PCI Express link
+/// (PHY). Each register of the link has 16 bits.
 pub mod phy {
     pub const CTL: u16 = 0xfe3c;
     /// Control register of an access to the PCI Express link (CTL): the access starts; reads 1
@@ -199,7 +200,7 @@ pub mod pads {
     /// Registers with the drive strength of clock, CMD and DAT.
     pub const DRIVE: [u16; 3] = [0xfd5a, 0xfd5e, 0xfd5f];
     pub const GATE: u16 = 0xfe75;
-    /// GATE: mask of the state of the pads' supply.
+    /// Mask of the field in the register GATE that switches the pads' supply.
     pub const GATE_MASK: u8 = 6;
     /// Register with the voltage of the pads' supply on the RTS525A.
     pub const LDO: u16 = 0xff71;

@@ -1,4 +1,5 @@
-//! Parameters of a card reader chip: delays, features, and the phases that work on its board.
+//! Parameters of a card reader chip: delays, features, and the clock phases at which it can sample
+//! on its board.
 
 use super::pads::DEVICES;
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RtsxConfig {
-    /// PCI device ID of the chip, such as 0x5249: which registers its pads listen to, and how its
-    /// supply is switched.
+    /// PCI device ID of the chip, such as 0x5249. It decides which registers control the pads, and
+    /// how the supply of card and pads is switched.
     pub device: u16,
     /// Version of the chip: 0 is A, 2 is C.
     pub version: u8,
@@ -49,7 +50,8 @@ pub struct RtsxConfig {
     pub slow_tx_phase: u8,
     /// Middle of the phases (0 to 31) at which sampling works.
     pub rx_phase: u8,
-    /// Number of phases that work, for sending and for sampling.
+    /// Number of adjacent clock phases that work: around `tx_phase` or `slow_tx_phase` for sending,
+    /// around `rx_phase` for sampling.
     pub good_phases: u8,
 }
 

@@ -67,7 +67,8 @@ impl Registers {
         }
     }
 
-    /// Returns the first `bytes` bytes of ping-pong buffer 2.
+    /// Returns the first `bytes` bytes of ping-pong buffer 2, which holds a single block of a
+    /// transfer.
     pub fn ping_pong(&mut self, bytes: usize) -> &mut [u8] {
         let at = usize::from(short(sd::PING_PONG));
         &mut self.0[at..at + bytes.min(sd::PING_PONG_BYTES)]

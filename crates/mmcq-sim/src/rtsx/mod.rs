@@ -156,7 +156,7 @@ pub struct Rtsx {
     sd: transfer::Transfer,
     dma: dma::Dma,
     inserted: bool,
-    /// Fault: whether immediate register accesses never end.
+    /// Fault: whether accesses to the chip's internal registers by HAIMR never end.
     access_hangs: bool,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Needs {
     pub partial: u8,
     /// Shortest time in ns for which the weak switch must charge the capacitors.
     pub partial_ns: u64,
-    /// Value of the pads' supply in the register GATE while it is on.
+    /// Value of the bits GATE_MASK in the register GATE when the supply of the pads is switched on.
     gate_on: u8,
     /// Values of the registers PULL1 to PULL4 with CMD and DAT pulled up; `None`: any value.
     pulls: [Option<u8>; 4],
@@ -23,7 +23,8 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Returns what a chip with this PCI device ID and this version needs.
+    /// Returns the register values and times that a chip with this PCI device ID and this version
+    /// needs before its card answers.
     pub fn of(device: u16, version: u8) -> Needs {
         let (partial, partial_ns) = match device {
             0x5209 | 0x5229 => (1, 150_000),

@@ -14,7 +14,8 @@ pub(super) struct Window {
     pub table_control: u32,
     /// Register HAIMR (immediate access); bit 31 is set while an access lasts.
     access: u32,
-    /// Pending bits of BIPR that stay set until the driver clears them.
+    /// Bits of the bus interrupt pending register (BIPR) that stay set until the driver clears
+    /// them.
     pub pending: u32,
     pub enable: u32,
     scratch: u32,

@@ -1,4 +1,4 @@
-//! The DAT lines: a transfer from the write to DCON to its end.
+//! The DAT lines: a transfer from the write to the data control register (DCON) to its end.
 
 use super::bits::{dcon, dsta};
 use super::{NEVER, S3cSdi, Timer};
@@ -127,7 +127,8 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Assigns the armed transfer to the command that starts now.
+    /// Assigns the data transfer that the driver has prepared in the data control register to the
+    /// command that starts now.
     pub(super) fn reserve_data(&mut self) {
         if self.dat.state == State::Armed {
             self.dat.state = State::Reserved;
@@ -183,7 +184,7 @@ impl S3cSdi {
         self.dat.state = state;
     }
 
-    /// Starts the clock again.
+    /// Ends a hold of the data: starts the bus clock again. Does nothing if there is no hold.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;

@@ -113,7 +113,8 @@ impl Sdhci {
         }
     }
 
-    /// Restarts the DAT lines after they had to wait for the host.
+    /// Continues the transfer on the DAT lines, which the controller had stopped until the host
+    /// read or filled its buffer.
     pub(super) fn lines_stood(&mut self, now: u64) {
         let from_ns = self.dat.held_since;
         self.slot.stats.held_ns += now.saturating_sub(from_ns);

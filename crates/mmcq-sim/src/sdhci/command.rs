@@ -52,11 +52,12 @@ pub(super) struct Issue {
     pub mode: u16,
 }
 
-/// Who sends a command.
+/// Sender of a command: the driver (`Host`), the command queue engine, or the controller by itself
+/// (automatic CMD23 and CMD12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Host,
-    /// The command queue engine.
+    /// The controller's command queue engine has sent the command.
     Queue,
     AutoCount,
     AutoStop,

@@ -103,7 +103,7 @@ pub struct SdhciConfig {
     pub register_bytes: u16,
     /// The command queue engine; `None`: the controller has none.
     pub command_queue: Option<CqhciConfig>,
-    /// Mistakes: how the controller violates the standard.
+    /// Violations of the standard by the controller, as real controllers have them.
     pub mistakes: Mistakes,
 }
 

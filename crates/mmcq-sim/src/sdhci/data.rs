@@ -132,8 +132,9 @@ impl DatLines {
         (self.offset < self.block).then(|| self.block - self.offset)
     }
 
-    /// Returns whether another block follows the one that DMA moves now. In a write the present
-    /// block is fetched before it is counted.
+    /// Returns whether DMA has another block to move after the present one. True if the number of
+    /// blocks is not limited. In a write the number of remaining blocks still includes the present
+    /// one.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }

@@ -54,8 +54,8 @@ pub(super) struct Dma {
     /// Whether SDMA has begun a segment (the bytes up to the next SDMA boundary) and has not
     /// reached its end.
     begun: bool,
-    /// Mistake: data of the block before the last stop of SDMA; `None` after the first block that
-    /// follows has been moved.
+    /// Data of the block before the last stop of SDMA at a boundary, only with a controller mistake
+    /// that loses or repeats the next block. `None` when that next block was handled.
     stopped_after: Option<Vec<u8>>,
     /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,
@@ -322,7 +322,7 @@ impl Sdhci {
         Ok(true)
     }
 
-    /// Reads and executes one descriptor.
+    /// Reads and executes one ADMA2 descriptor, whose length is `bytes`.
     fn fetch(&mut self, bytes: u8, now: u64) -> Result<(), AdmaError> {
         let bytes = if self.config.mistakes.wide_descriptors_short { 8 } else { bytes };
         let wide = bytes > 8;

@@ -28,8 +28,8 @@ pub(super) struct Hurt {
     pub spurious: u32,
     /// Earliest time in ns at which the interrupt line can rise; `None`: no delay.
     pub held_ns: Option<u64>,
-    /// Whether a fault makes the present task of the command queue engine get a response error
-    /// after it was reported complete.
+    /// Whether a fault gives the present task of the command queue engine a response error (the
+    /// status bit RED) after the task was reported complete.
     pub red: bool,
     /// Bits of the interrupt status that a fault has delayed: the time in ns at which they are set,
     /// and the bits.

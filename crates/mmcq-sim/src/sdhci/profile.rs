@@ -6,7 +6,8 @@ use mmcq::host::Width;
 use mmcq::host::sdhci::{self as driver, SdhciQuirks, TransferMode};
 use serde::Deserialize;
 
-/// Name and TOML text of the built-in profiles, one or two for each of 14 classes of quirks.
+/// Name and TOML text of the built-in profiles: controllers that deviate from the standard in 14
+/// ways, one or two profiles for each.
 pub const PROFILES: [(&str, &str); 16] = [
     ("no-busy-interrupt", include_str!("../../controllers/no-busy-interrupt.toml")),
     ("broken-timeout", include_str!("../../controllers/broken-timeout.toml")),

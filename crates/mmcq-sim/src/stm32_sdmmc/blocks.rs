@@ -47,7 +47,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Starts the next block of a read, or begins a hold that must come before the block.
+    /// Starts the next block of a read, or first waits if the driver has set the bit DTHOLD.
     pub(super) fn next_read(&mut self, now: u64) {
         self.watch(self.dat.waits_since, NEVER);
         if self.regs.command & cmd::HOLD != 0 {

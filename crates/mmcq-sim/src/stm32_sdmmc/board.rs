@@ -1,4 +1,4 @@
-//! The board around an SDMMC.
+//! The board around an SDMMC: reset line, delay block, level shifter and card power.
 
 use super::{PHASES, Stm32Sdmmc};
 use crate::time::Time;

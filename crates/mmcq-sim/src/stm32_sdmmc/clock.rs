@@ -33,7 +33,7 @@ enum Switch {
     Answered,
     /// The clock is stopped (CKSTOP); software must continue the switch.
     Stopped,
-    /// The clock stays stopped for the time that the card needs.
+    /// The clock stays stopped during a voltage switch, for the time that the card needs.
     Holding,
     /// The clock runs again; the controller samples the lines soon.
     Checking,

@@ -32,7 +32,8 @@ pub struct Stm32SdmmcConfig {
     pub version: Version,
     /// Kernel clock in Hz, before the divider; 0: the controller gets no clock.
     pub kernel_hz: u32,
-    /// Second mode of the IDMA.
+    /// Which second mode the IDMA has, in addition to the mode with a single buffer: two buffers or
+    /// a list.
     pub buffers: Buffers,
     /// Bits of IDMABSIZE that exist. The lowest one is the length of a burst in bytes.
     pub size_mask: u32,

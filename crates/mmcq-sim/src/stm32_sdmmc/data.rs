@@ -19,7 +19,7 @@ pub(super) enum State {
     Answer,
     /// State Wait_R: the gap before a block; at its end the controller asks the card for the block.
     ReadGap,
-    /// State Receive: a word is on the lines.
+    /// State Receive: a word of 32 bits is being transferred on the data lines.
     ReadWord,
     /// State Receive: a whole block for the IDMA is on the lines.
     ReadBlock,
@@ -58,7 +58,8 @@ pub(super) enum State {
     WriteHold,
     /// An error occurred: the path stays in its state until an abort.
     Failed,
-    /// The path is active because of busy after a response.
+    /// A response with busy was received, and the path waits for the end of busy. No data are
+    /// transferred.
     Command,
     /// An abort was requested: it ends when the FIFO is empty and DAT0 is high.
     Aborting,
@@ -69,7 +70,7 @@ pub(super) struct DatLines {
     pub(super) state: State,
     /// The block that is on the lines.
     pub block: Block,
-    /// Number of bytes in blocks that have not ended.
+    /// Number of bytes of the blocks of this transfer that have not ended yet.
     pub(super) left: usize,
     /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,
@@ -406,7 +407,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Changes to the state `state` this number of clocks after the last use of the lines.
+    /// Changes to the state `state` at once, and sets the timer that ends this state: `clocks`
+    /// clocks after the last use of the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
@@ -441,7 +443,8 @@ impl Stm32Sdmmc {
         self.dat.block.runs(&mut self.slot, now);
     }
 
-    /// Cuts off the block that is on the lines.
+    /// Ends the block that is on the data lines early, before its end bit; does nothing if there is
+    /// none.
     pub(super) fn cut_block(&mut self, now: u64) {
         if self.dat.moving() {
             self.dat.block.cut(&mut self.slot, now);

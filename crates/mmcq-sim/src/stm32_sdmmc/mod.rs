@@ -2,9 +2,10 @@
 //! register.
 //!
 //! The model was written from register descriptions and the reference manual of the H745 and H755
-//! (RM0399, chapter 58). Comments name the sections that decide. [`Stm32Sdmmc`] is passive: each
-//! call gives it the time, and [`Device::next_event_ns`](crate::world::Device::next_event_ns)
-//! returns the time of the next event inside the model.
+//! (RM0399, chapter 58). A number such as [58.5.4] is a section of that manual. [`Stm32Sdmmc`] is
+//! passive: each call gives it the time, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
+//! event inside the model.
 //!
 //! Its parts:
 //! - `registers.rs`: reads, writes, and refused writes;

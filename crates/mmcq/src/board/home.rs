@@ -33,7 +33,7 @@ pub struct Home<B: Platform, const N: usize> {
 unsafe impl<B: Platform, const N: usize> Sync for Home<B, N> where Stack<B, N>: Send + Sync {}
 
 impl<B: Platform, const N: usize> Home<B, N> {
-    /// Makes an empty place.
+    /// Makes a place that holds no stack yet.
     pub const fn new() -> Self {
         Home {
             first: First::new(),

@@ -250,7 +250,8 @@ async fn optional_switch<B: Platform, const N: usize>(
     }
 }
 
-/// Flushes the cache to the medium within `limit_ns`, while the device still responds.
+/// Flushes the cache to the medium. Fails if that takes longer than `limit_ns` or the device does
+/// not respond.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     limit_ns: u64,

@@ -41,7 +41,7 @@ pub struct Extensions {
     pub cache: bool,
     /// Number of tasks in the card's command queue; 0 if it has none.
     pub queue_depth: u8,
-    /// Address of the power management set; `None` if the card has none.
+    /// Address of the extension register set for power management; `None` if the card has none.
     pub power: Option<Extension>,
     /// Whether the card requests a power-off notification.
     pub power_off: bool,
@@ -54,8 +54,8 @@ fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// Returns the register sets in the general information: code and address of each. Takes at most
-/// eight steps, and none beyond the page.
+/// Returns the register sets that are listed in the general information page: code and address of
+/// each. Reads at most eight entries of the list, and stops at an entry outside of the page.
 fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     let known = number::<2>(page, 0) == 0;
     let count = (number::<1>(page, 4) as usize).min(SETS_MAX);

@@ -146,7 +146,8 @@ pub async fn sanitize<B: Platform, const N: usize>(
     (result, scratch)
 }
 
-/// Sends CMD6 to this card only, and waits for the end of its busy, as one request.
+/// Sends CMD6 and waits for the end of its busy, as one request. The request fails if another card
+/// than `card` is in the slot.
 pub(super) async fn switch<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -30,7 +30,7 @@ const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 const VOLTAGE_SWITCHES: u32 = 2;
 /// Number of restarts after which bring-up continues without SD status.
 pub(super) const WITHOUT_STATUS: u32 = 2;
-/// Number of restarts after which bring-up continues without CMD6 as well.
+/// Number of restarts after which bring-up continues without CMD6, and without SD status.
 pub(super) const WITHOUT_SWITCH: u32 = 3;
 /// CSD command class 10, switch (CMD6).
 const CLASS_SWITCH: u8 = 10;
@@ -52,8 +52,9 @@ pub struct Sd {
 }
 
 impl Sd {
-    /// Returns the number of restarts after which bring-up leaves out what this card does not have:
-    /// CMD6, or the SD status. 0: the card has both.
+    /// Returns the number of restarts with which a new initialisation of this card begins, so that
+    /// it leaves out at once what the card does not have (CMD6, or the SD status). 0: the card has
+    /// both.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,

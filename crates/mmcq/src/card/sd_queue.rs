@@ -49,8 +49,8 @@ pub struct SdQueue {
 setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
-    /// Settings for cards whose entry in the table of quirks says that the queue works: the card
-    /// chooses the order, one write at a time, no test.
+    /// Default settings. Only cards that the table of quirks marks as working use their queue. The
+    /// card chooses the order of its tasks, at most one task is a write, and no self-test is made.
     pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
 }
 

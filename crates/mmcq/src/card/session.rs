@@ -42,7 +42,7 @@ fn questions(timeout_ns: u64) -> u32 {
     u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// A step of bring-up that is not a command.
+/// An action of bring-up that sends no command.
 #[derive(Clone, Copy)]
 pub(super) enum Line {
     Set(BusOp),
@@ -91,13 +91,13 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Number of the card to which commands are sent. Before the card is known, this is the number
     /// that stands for any card.
     pub card: CardNumber,
-    /// The exchange in progress, if there is one.
+    /// The exchange in progress, if there is one: a command, a bus operation or a pause.
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
     /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
-    /// Whether the last exchange has ended while the card was still busy.
+    /// Whether the session's last command or bus operation has ended while the card was still busy.
     late: bool,
     /// Whether the last exchange was a tuning command with which the controller has found its
     /// sampling point.
@@ -108,7 +108,8 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Whether the engine has stopped its queue for this session, so that the session's requests go
     /// first.
     pub urgent: bool,
-    /// Whether the next power cycle leaves the supply on.
+    /// Whether the next power cycle of this session only begins identification again, and does not
+    /// switch the supply off.
     pub warm: bool,
     /// Error of the last failed step.
     pub error: Error,
@@ -160,7 +161,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Err(Failed)
     }
 
-    /// Ends a step like [`fail`](Self::fail), because card or host violates the protocol.
+    /// Ends a step with an error, because card or host has violated the protocol as `breach` says.
     #[inline(always)]
     pub fn refuse<T>(&mut self, breach: Breach) -> Result<T, Failed> {
         self.note_refused(breach);
@@ -290,7 +291,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Executes these steps one after the other.
+    /// Carries out these changes of the bus and these pauses, one after the other.
     pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
         for &step in steps {
             let kind = match step {

@@ -5,7 +5,7 @@ use super::{Card, Options};
 use crate::host::{Caps, Timing, Width};
 use crate::task::Platform;
 
-/// Returns, as bits, `timing` and the timings that a card reaches only through `timing`.
+/// Returns, as bits, `timing` and the timings to which a card can switch only from `timing`.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     let bit = Caps::timing_bit;
     match timing {
@@ -37,7 +37,7 @@ pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     Options { without, max_width: if narrow { Width::W1 } else { options.max_width }, ..options }
 }
 
-/// The limits of controller, board and program combined.
+/// The limits of the bus that controller, board and program together allow.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     min_hz: u32,

@@ -153,7 +153,7 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
 /// How the initialisation of a card begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// The card keeps its power.
+    /// The card keeps its power, and is only initialised again.
     Warm,
     /// The card's power is switched off and on.
     Cold,

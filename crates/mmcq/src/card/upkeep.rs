@@ -64,8 +64,8 @@ pub enum Worker {
     Supervisor,
     /// The device itself (AUTO_EN), in moments in which no request uses it.
     Device,
-    /// Neither supervisor nor device: no mode is enabled, or the operations could not be
-    /// interrupted and are not critical yet.
+    /// Background operations are not started: no mode is enabled, or the device could not interrupt
+    /// them and does not need them urgently yet.
     None,
 }
 
@@ -268,8 +268,9 @@ async fn worked<B: Platform, const N: usize>(
     }
 }
 
-/// Restores the settings that were made after bring-up, when the same card was initialised again.
-/// Bring-up itself has restored the settings in its options.
+/// Restores the settings that calls after the bring-up have made, such as an enabled cache. Called
+/// when the same card was initialised again; bring-up has then restored the settings in its
+/// options.
 pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &mut Card,

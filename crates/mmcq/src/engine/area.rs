@@ -18,7 +18,7 @@ use crate::spec::ext_csd::index;
 
 /// The access bits of PARTITION_CONFIG [eMMC 7.4.69].
 const ACCESS: u8 = 7;
-/// Most attempts to switch back before the card is initialised again.
+/// Most attempts to switch the card back to its user area, before the card is initialised again.
 const TRIES_MAX: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ enum At {
     User,
     /// The card is certainly in the partition with these access bits.
     In(u8),
-    /// A switch has begun, and its end has not been seen.
+    /// It is not known: a switch to another partition has begun, and its end has not been seen.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Area {
     /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
     /// bits, so that their values are not known. Then the engine does not write these bits.
     doubt: bool,
-    /// The access bits that the switch under way writes.
+    /// The access bits that the switch of the partition under way writes.
     going: u8,
     /// Longest time of the switch in nanoseconds, from the last partition access; no card declares
     /// more than 2.55 s.
@@ -76,12 +76,13 @@ impl Area {
         self.returning
     }
 
-    /// Notes that no switch back to the user area is under way.
+    /// Notes that the switch back to the user area has ended, or was given up.
     pub fn end_return(&mut self) {
         self.returning = false;
     }
 
-    /// Returns whether the bits of PARTITION_CONFIG other than the access bits are not known.
+    /// Returns whether those bits of PARTITION_CONFIG are unknown that do not select the accessed
+    /// partition.
     pub fn is_doubted(&self) -> bool {
         self.doubt
     }
@@ -115,7 +116,8 @@ impl Area {
         (self.at, self.going) = (At::Unknown, access);
     }
 
-    /// Notes that the card's status after the switch shows no error.
+    /// Notes that the switch to another partition has ended: the card's status after it shows no
+    /// error.
     pub fn arrive(&mut self) {
         self.at = if self.going == 0 { At::User } else { At::In(self.going) };
         (self.returning, self.tries) = (false, 0);

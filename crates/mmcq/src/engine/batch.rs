@@ -19,7 +19,7 @@ const PAGE_BLOCKS: u32 = 8;
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
     count: u8,
-    /// Number of segments that are set.
+    /// Number of entries of `segments` that are set: the memory of the phase.
     filled: u8,
     blocks: u32,
     lba: u64,
@@ -85,13 +85,13 @@ impl<const N: usize> Batch<N> {
         self.segments.get(..1).unwrap_or(&[])
     }
 
-    /// Clears the segments.
+    /// Forgets the memory segments of the batch; their number is 0 afterwards.
     #[inline(always)]
     pub fn no_segments(&mut self) {
         self.filled = 0;
     }
 
-    /// Sets the only segment.
+    /// Replaces all segments (pieces of memory) of the batch by this one.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -100,7 +100,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Sets the next segment, which is the memory of the member in this place.
+    /// Sets segment number `place`: the memory of member number `place`. Called in order.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {
@@ -186,12 +186,14 @@ impl<const N: usize> Batch<N> {
         self.one(index, direction, lba, blocks);
     }
 
-    /// Begins the batch of a task of the card's queue; [`add`](Self::add) adds its members.
+    /// Begins the batch of a task of the card's queue. The batch is empty: [`add`](Self::add) adds
+    /// each request that the task transfers.
     pub fn begin(&mut self, direction: Direction, lba: u64) {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// Adds the next member of a task, with its memory.
+    /// Adds the request in slot `index` to the batch of a task, behind the requests before it, with
+    /// its memory.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);
@@ -207,7 +209,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Adds the next member of a pack. Its memory follows that of the members before.
+    /// Adds one more write or read to a packed command, with the request's memory as its last
+    /// segment.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);
@@ -220,7 +223,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Removes the memory of the pack's header from the segments.
+    /// Removes the header of a packed command: its memory from the segments, and its block from the
+    /// number of blocks.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);
@@ -259,9 +263,10 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
-    /// that may join the transfer. Of several, returns the one that fits best behind the last
-    /// member, by [`Slots::apart`].
+    /// Finds a request of `left` that begins where the transfer ends, or ends where the transfer
+    /// begins, and that may join the transfer. If there are several, returns the one for which
+    /// [`Slots::apart`] returns the least: it prefers requests of the client that sent the
+    /// transfer's last request.
     fn neighbour(
         &self,
         slots: &Slots<N>,

@@ -33,7 +33,7 @@ const DEAD: u32 = 1 << 3;
 /// The card has a quirk: some reads or writes must be sent alone and in pieces.
 pub(super) const QUIRK: u32 = 1 << 4;
 
-/// An incident is open: recovery is running.
+/// Recovery is running: a request has failed, and its recovery has not ended (an incident).
 const INCIDENT: u32 = 1 << 5;
 /// Some writes perhaps have not reached the medium, or are to be written again.
 const DOUBT: u32 = 1 << 6;
@@ -49,7 +49,7 @@ const CONCURRENT: u32 = 1 << 10;
 const FUNCTION: u32 = 1 << 11;
 /// A chain of phases to an I/O function reserves the bus for its next step.
 const CHAINED: u32 = 1 << 12;
-/// The card may be outside of its user area.
+/// Another partition of an eMMC than the user area is selected, or may be selected.
 const AREA: u32 = 1 << 13;
 /// The engine polls the card for its interrupt, because the host does not signal it.
 const LOOKING: u32 = 1 << 14;
@@ -71,10 +71,12 @@ const CHAINS: u32 = 1 << 20;
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// A cause may have begun since the parts of the engine were read.
+/// A cause may hold whose bit is not set yet: the parts of the engine have changed since they were
+/// last read.
 const UNREAD: u32 = 1 << 31;
 
-/// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
+/// The causes that the gate reads when it decides whether a request comes in. The code that begins
+/// and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
 /// one by one. These ways have rules of their own, so the fast path leaves the request to the
@@ -90,7 +92,8 @@ pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
-/// The causes that hold now, as one word.
+/// Set of the causes that now keep requests from being accepted, from starting, or from the fast
+/// path: one bit for each cause.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
@@ -100,7 +103,7 @@ pub(super) struct Blockers<H, P> {
     queue_limit: u8,
     /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
-    /// Host and profile decide whether there is a fast path.
+    /// Types of host and profile; `FAST` is computed from them.
     of: PhantomData<fn() -> (H, P)>,
 }
 
@@ -112,19 +115,20 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         Blockers { word: UNREAD, queue_limit, fast_kind: FastKind::Nothing, of: PhantomData }
     }
 
-    /// Sets how the fast path may end the phase that the controller is about to get.
+    /// Sets how the fast path (few checks) may handle the end of the phase that the controller is
+    /// about to get.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;
     }
 
-    /// Returns how the fast path may end the phase that the controller has.
+    /// Returns which kind of phase the controller has whose end the fast path may handle.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind
     }
 
-    /// Sets or clears a cause of the gate.
+    /// Sets (`holds`) or clears the bit of one cause of `GATE`; other causes are not changed.
     pub fn set(&mut self, cause: u32, holds: bool) {
         let cause = cause & GATE;
         self.word = if holds { self.word | cause } else { self.word & !cause };
@@ -170,12 +174,13 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether only urgent requests start.
+    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }
 
-    /// Returns whether some requests are refused, or must start alone.
+    /// Returns whether some requests are not accepted or must be sent alone: the card is suspended,
+    /// was given up, or has a quirk.
     pub fn is_barred(&self) -> bool {
         self.word & (SUSPENDED | DEAD | QUIRK) != 0
     }
@@ -203,14 +208,15 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Replaces all causes except those of the gate by `found`, the causes that the parts of the
-    /// engine show.
+    /// Sets the causes that the parts of the engine show: `found` replaces all bits except those of
+    /// [`GATE`].
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
+    /// Closes the fast path for the next request, because one of the causes against it may hold
+    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {
@@ -219,7 +225,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Makes the end of the transfer in progress take the general path.
+    /// Makes the engine handle the end of the transfer in progress with all checks (general path),
+    /// and not by the fast path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -227,8 +234,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
-    /// [`DRIVEN`], which do not concern the card or recovery.
+    /// Returns whether a request may take the fast path: the engine has one, and no cause stops it.
+    /// The causes [`WATCHED`] and [`DRIVEN`] are ignored, since they do not concern the card or
+    /// recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -236,8 +244,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether the scheduler works in the order of arrival, and the host continues no
-    /// transfers.
+    /// Returns whether scheduler and host allow the fast path at all: the scheduler works in the
+    /// order of arrival, and the host continues no transfers.
     pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
         let continues = H::CONTINUES && host.caps().continue_data;
         Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues
@@ -245,10 +253,12 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether this engine has a fast path.
+    /// Whether this engine has the fast path: fewer checks for an ordinary read or write that comes
+    /// while the engine is idle.
     pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
-    /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.
+    /// Returns which of the causes `ASKED`, one bit each, now keep requests from being accepted,
+    /// from starting, or from the fast path. Reads them from the parts of the engine.
     #[inline(always)]
     fn causes<const ASKED: u32>(&self) -> u32 {
         let mut found = self.blockers.word & ASKED & GATE;
@@ -276,14 +286,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether any of these causes, or a chore of the card that is due, keeps the card's
-    /// queue, packs or chains from being used now.
+    /// Returns whether the card's queue, packs or chains may not be used now: because of one of
+    /// these causes, or because the card needs something first, such as a new tuning.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
     }
 
-    /// Returns whether something is going on that the fast path does not handle.
+    /// Returns whether a cause is present that keeps all requests from the fast path (the path with
+    /// few checks).
     pub(super) fn is_special(&self) -> bool {
         self.causes::<SPECIAL>() != 0
     }
@@ -295,8 +306,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.is_fast()
     }
 
-    /// Reads the parts of the engine again if some cause was found, or may have begun. Returns true
-    /// if nothing stops the next request.
+    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
+    /// no cause stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {
@@ -317,7 +328,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads all causes from the parts of the engine. Returns true if none holds.
+    /// Reads anew, from the parts of the engine, the causes that block the fast path. Returns true
+    /// if there is none.
     #[inline(never)]
     fn reopen(&mut self) -> bool {
         // If another lane than the single one is in use, it stays in use for long: no other cause

@@ -70,8 +70,8 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// Returns the buffer for code outside of the crate. Lent memory is not returned here (the
-    /// result is empty), since its owner has it back when the call that lent it ends.
+    /// Returns the buffer for code outside of the crate. Memory that a blocking call has lent is
+    /// not returned (the result is empty): its owner has it back when that call ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
             // Nearly always the memory is owned, and no part of it is skipped.
@@ -106,7 +106,7 @@ impl DmaBuf {
         DmaBuf { ptr, len: whole.len - bytes, skipped: bytes | whole.skipped }
     }
 
-    /// Returns all of the memory again, after [`after`](Self::after).
+    /// Undoes [`after`](Self::after): returns the buffer with its full length, from its first byte.
     pub(crate) fn whole(self) -> Self {
         let bytes = self.skipped & !LENT;
         // SAFETY: `after` has moved the pointer forward by exactly this many bytes.

@@ -28,13 +28,13 @@ use crate::sched::{Lanes, Profile};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Busy {
-    /// When the busy that is watched began: the end of the data.
+    /// When the present busy began, which is when the data ended, in ns.
     since_ns: u64,
     /// Longest busy of the control request in progress.
     longest_ns: u64,
-    /// Number of polls so far.
+    /// Number of polls of the card in the present wait so far.
     questions: u32,
-    /// The stage after the busy of a control request.
+    /// What the engine does next when the busy of a control request has ended.
     followed_by: Stage,
     times: BusyTimes,
 }
@@ -89,12 +89,12 @@ impl Busy {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
     }
 
-    /// Returns the stage that follows the busy.
+    /// Returns what the engine does next when the card is not busy any more.
     pub fn next_stage(&self) -> Stage {
         self.followed_by
     }
 
-    /// Sets the stage that follows the busy.
+    /// Sets what the engine does next when the busy has ended.
     #[inline(always)]
     pub fn set_next_stage(&mut self, stage: Stage) {
         self.followed_by = stage;
@@ -110,7 +110,8 @@ struct BusyTimes {
     /// For each class: the busy of the last write in ns, if it was much longer than the learned
     /// one; else 0.
     outliers_ns: [u32; CLASSES],
-    /// For each class: how many writes in a row were found ready at their first poll.
+    /// For each class of write lengths: how many writes in a row were found ready at their first
+    /// poll.
     hits: [u8; CLASSES],
 }
 
@@ -126,8 +127,8 @@ const INTERVAL_SHARE: u64 = 8;
 /// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
 /// in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// Divisor: after the first write of a size that keeps the card busy, the learned time is its busy
-/// divided by this.
+/// Divisor: after the first write of a size that keeps the card busy, the time before the first
+/// poll is learned as the length of this busy divided by `FIRST_SHARE`.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {
@@ -181,7 +182,8 @@ impl BusyTimes {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether something else than a read or write keeps the card busy.
+    /// Returns whether a control request, or the engine's own switch back to the user area, has the
+    /// card.
     pub fn is_control_busy<P: Profile>(&self, area: &Area) -> bool {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
@@ -309,8 +311,10 @@ mod tests {
         }
     }
 
-    /// Returns four values for writes with these busy times: the time that the writes lose, their
-    /// polls, the busy of the writes that had to be polled again, and the number of all writes.
+    /// Simulates writes with these busy times, whose polls are scheduled by [`BusyTimes`]. Returns
+    /// the sum in ns of the times from the end of a busy to the poll that finds it; the number of
+    /// polls; the sum in ns of the busy times of the writes that had to be polled again; and the
+    /// number of writes.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);
@@ -328,8 +332,8 @@ mod tests {
         assert!(lost < 250_000_000, "500 writes of 1 ms were made to wait {} ms more", lost / 1_000_000);
     }
 
-    /// Tests the guaranteed bound on lost time, and a bound on polls, for any sequence of busy
-    /// times.
+    /// Tests for random sequences of busy times that polling loses no more time than is guaranteed,
+    /// and that the number of polls is bounded.
     #[test]
     fn the_regret_is_bounded_for_any_sequence() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;

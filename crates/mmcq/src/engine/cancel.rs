@@ -144,8 +144,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.lent(memory).next().is_some()
     }
 
-    /// Returns the only request that this memory is lent to; `None`: there is none or more than
-    /// one.
+    /// Returns the request to which a blocking call has lent this memory; `None`: there is none, or
+    /// more than one.
     pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> {
         let mut lent = self.slots.lent(memory);
         let only = lent.next().filter(|_| lent.next().is_none())?;

@@ -38,7 +38,7 @@ pub(super) struct Concurrent<E> {
     allowed: bool,
     /// The command on the CMD line.
     line: OnLine,
-    /// The code that does the work. A pointer, so that firmware that never
+    /// The code that handles commands during data. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) such commands does not contain that code.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
@@ -56,10 +56,10 @@ pub(super) enum OnLine {
 /// Why the code for commands during data is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while another phase is in progress. Returns true if the
-    /// waiting phase is sent now.
+    /// A phase of an I/O function waits while another phase is in progress. The called code returns
+    /// true if it sends the waiting phase now.
     Begin,
-    /// The controller's events are about to be read. Returns true if the command is over.
+    /// Call before the controller's events are read. Returns true if the command has ended.
     Ack,
     /// The command is over: requests that waited for the CMD line continue.
     GoOn,
@@ -85,7 +85,8 @@ impl<E> Concurrent<E> {
         self.line = OnLine::Task(step);
     }
 
-    /// Takes the step of a command for the card's queue that is over.
+    /// Returns the step of the queue command whose sending has ended, and removes it from the
+    /// record; `None` if no such command was under way.
     pub fn take_task_step(&mut self) -> Option<Step> {
         let OnLine::Task(step) = self.line else { return None };
         self.line = OnLine::Nothing;
@@ -147,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tries to send a waiting command while something is in progress.
+    /// Tries to send a waiting command on the CMD line while data are transferred.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
         let may = H::CONCURRENT && P::RECOVERS;

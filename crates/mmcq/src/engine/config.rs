@@ -203,9 +203,9 @@ pub struct Config {
     /// Most blocks of a merged transfer if it contains a younger request while an older one stays
     /// behind. So this limits how much longer the oldest request waits because of younger ones.
     ///
-    /// On a host that can continue a transfer, a longer run may also start before the oldest
-    /// request. All such runs together have fewer blocks than this, or than four times this if one
-    /// of them continues an open transfer.
+    /// On a host that can continue a transfer, a run (contiguous requests) that is longer than the
+    /// run of the oldest request may also start before it. All such runs together have fewer blocks
+    /// than this, or than four times this if one of them continues an open transfer.
     pub fair_blocks: u32,
     /// Longest transfer, in blocks, that may start while the status of earlier writes is not known.
     /// A write is complete when the card's next status shows that it was programmed. If the next
@@ -214,8 +214,8 @@ pub struct Config {
     pub settle_blocks: u32,
     /// When a write is complete: when it is programmed, or when its data are transferred.
     pub acknowledge: Acknowledge,
-    /// When a transfer stays open for the next request; hosts that can
-    /// [continue](crate::host::Caps::continue_data) only.
+    /// The rule when a transfer stays open, so that the next request can continue it. It has an
+    /// effect only if the host can [continue](crate::host::Caps::continue_data) transfers.
     pub stays_open: StaysOpen,
     /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
     /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer
@@ -234,8 +234,9 @@ pub struct Config {
     /// Most phases of I/O functions in a row while memory requests wait; then one memory request
     /// gets its turn.
     pub io_burst: u8,
-    /// Longest time that the bus is reserved for the next step of a chain of I/O phases while
-    /// memory requests wait, in nanoseconds.
+    /// Longest time, in nanoseconds, that the bus is reserved for the next command of an I/O
+    /// function's driver ([`Chain::More`](crate::sdio::Chain)) while reads and writes of memory
+    /// wait.
     pub chain_ns: u64,
     /// Time that one piece of an erase should take, in nanoseconds; other requests wait for it. The
     /// first piece is sized by what the card declares, later ones by the time that pieces took.
@@ -327,7 +328,8 @@ pub struct Stats {
     pub busy_polls: Count,
     /// Writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
-    /// Starts refused because the lines were still in use, tried again later.
+    /// Starts that the driver refused because the lines were still in use; each was tried again
+    /// later.
     pub start_retries: Count,
     /// Late errors that came when no write was waiting for its status. No write had been sent, or
     /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).
@@ -338,7 +340,8 @@ pub struct Stats {
     pub continued: Count,
     /// Open transfers that were closed, by the reason ([`Close`]).
     pub closed: [Count; Close::COUNT],
-    /// Number of transfers that could not continue the open one, and were repeated with a command.
+    /// How often an open transfer could not be continued for a new request, so that the request was
+    /// sent again with a command of its own.
     pub not_continued: Count,
     /// Commands sent during the data of a phase.
     pub concurrent: Count,

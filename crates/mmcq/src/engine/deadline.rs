@@ -11,7 +11,7 @@ use crate::sched::{Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns how long the transfer of reads or writes in progress may take, in nanoseconds.
-    /// `None`: something else is in progress, which the controller is not polled for before its
+    /// `None`: the phase in progress is another one; then the controller is not polled before the
     /// deadline.
     pub fn patience_ns<H, const N: usize, P: Profile>(
         &self,
@@ -27,10 +27,10 @@ impl<E, T: Lanes> Lane<E, T> {
         transfers.then(|| card.plan().times_ns(direction, blocks, bus.wire().data_ns(blocks)).1)
     }
 
-    /// Plans the next poll of the controller during a transfer of reads or writes, after a poll
-    /// that has found that the transfer goes on. Such polls begin long before the card has had its
-    /// whole time: perhaps only the interrupt was lost. The next poll comes when twice as much time
-    /// has passed. Returns false if the card has had its time, or never got the command.
+    /// Plans the next poll of the controller, after a poll has found that a transfer of reads or
+    /// writes is still in progress. Such polls find a lost interrupt early. The interval doubles:
+    /// the next poll comes when twice the time since the transfer's begin has passed. Returns false
+    /// if the transfer's time limit has passed, or if the command never left the controller.
     pub fn postpone_deadline<H: Host, const N: usize, P: Profile>(
         &mut self,
         bus: &Bus<H>,
@@ -50,9 +50,9 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-/// Returns after how many nanoseconds the controller is first polled for a transfer. `wire_ns`: its
-/// time on the wire. `patience_ns`: its longest time, with the card's own time. A profile without
-/// recovery polls only one time, at the end.
+/// Returns after how many nanoseconds the controller is first polled for the end of a transfer.
+/// That is `wire_ns`, its time on the wire. Without recovery in the profile it is `patience_ns`,
+/// the time limit of the transfer, and there is only this poll.
 #[inline(always)]
 pub(super) const fn first_look_ns<P: Profile>(wire_ns: u64, patience_ns: u64) -> u64 {
     if P::RECOVERS { wire_ns } else { patience_ns }

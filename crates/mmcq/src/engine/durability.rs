@@ -20,30 +20,31 @@ use crate::sched::Profile;
 const DIRTY: u8 = 1;
 /// Flag: writes were completed, and no status has come since.
 const UNSETTLED: u8 = 1 << 1;
-/// Flag: some of the changes since the last flush are complete.
+/// Flag: requests that have changed the card since the last flush are complete.
 const HOLDS: u8 = 1 << 2;
 
-/// Flag: a piece of a write that goes on is transferred, and no status has come since.
+/// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
 /// Answers that the engine still owes for complete writes; the module describes them.
 #[derive(Debug)]
 pub(super) struct Durability {
-    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
+    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
     /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// Number of losses and late errors so far, of which only the low eight bits are stored.
+    /// Number of times so far that written data were lost, or that an error came after its write
+    /// was complete. Only the low eight bits are stored.
     losses: u8,
 }
 
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes a request that is sent to the card, in whatever form. `changes`: the request changes
-    /// blocks in the card's cache. Writes past the cache do not count.
+    /// Notes that a request is sent to the card. `changes`: the request changes blocks in the
+    /// card's cache, so that a flush is needed. Writes that bypass the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;
@@ -59,8 +60,8 @@ impl Durability {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Returns whether changes since the last flush are complete, so that an error may belong to
-    /// them.
+    /// Returns whether the card has completed changes since the last flush. If so, a later error
+    /// may belong to one of them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }
@@ -88,8 +89,9 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the note that the status of complete writes is still to come: it has come, or another
-    /// part of the engine waits for it. Returns true if there was such a note.
+    /// Clears the flag that complete writes still wait for the status that shows their result.
+    /// Called when this status has come, or when another part of the engine waits for it. Returns
+    /// whether the flag was set.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -102,8 +104,8 @@ impl Durability {
         self.flags |= PIECE;
     }
 
-    /// Clears the note that the status of transferred pieces is still to come. Returns true if
-    /// there was such a note.
+    /// Returns whether blocks of an unfinished write were transferred and their status has not come
+    /// yet. Clears this note.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;
@@ -129,32 +131,34 @@ impl Durability {
         self.owe_again(status);
     }
 
-    /// Stores the status of a late error, without counting the error again: the next flush reports
-    /// it.
+    /// Stores the status of a late error (an error of an earlier write) again, because the flush
+    /// that should report it was dropped. The next flush reports it. The error is not counted
+    /// again.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
 
-    /// Stores a loss again, since the client whose request reported it has gone: the next flush
-    /// reports it.
+    /// Notes again that the card has lost acknowledged writes: the client that was to get this
+    /// error has gone, so the next flush reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }
 
-    /// Takes the loss, to report it only one time, to a request that asks for durability. Returns
-    /// true if there was one.
+    /// Returns whether the card has lost acknowledged writes and no client knows it yet. Clears
+    /// this mark, because the caller reports the loss to a client that asks for durability.
     pub fn take_loss(&mut self) -> bool {
         let lost = self.lost;
         self.lost = false;
         lost
     }
 
-    /// Returns whether a loss has still to be reported.
+    /// Returns whether the card has lost acknowledged writes and no client has been told yet.
     pub fn owes_loss(&self) -> bool {
         self.lost
     }
 
-    /// Takes the late error, for the one flush that reports it.
+    /// Takes the status bits of a late error (an error of a write that was complete already), for
+    /// the one flush that reports it; `None`: there is none.
     pub fn take_late(&mut self) -> Option<u32> {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }
@@ -176,7 +180,8 @@ impl Durability {
         lost
     }
 
-    /// Notes that the status of complete writes will never come: they count as lost.
+    /// Notes that no status will show any more whether complete writes succeeded: they count as
+    /// lost.
     #[cold]
     pub fn lose_status(&mut self) {
         self.take_piece();
@@ -190,8 +195,9 @@ impl Durability {
         self.losses
     }
 
-    /// Forgets the status that is owed and the late error: firmware whose profile does not recover
-    /// reports no losses.
+    /// Clears two facts: that the card's status must be read after writes, and the error of an
+    /// earlier write. Called in firmware whose profile has no recovery, and so reports no lost
+    /// writes.
     pub fn forget(&mut self) {
         self.note_status();
         self.late = 0;
@@ -232,9 +238,9 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether the status is read as soon as no other command is sent. If all writes that
-    /// it would judge are complete already ([`Acknowledge::Transferred`]), the response of the next
-    /// command is early enough.
+    /// Returns whether CMD13 reads the status of earlier writes as soon as no other command is
+    /// sent. It does not if all these writes are complete already ([`Acknowledge::Transferred`]):
+    /// then the response of the next command shows the status early enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()
@@ -254,7 +260,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether all collected writes may be complete with their data.
+    /// Returns whether the transfer consists of writes that may all be reported complete when their
+    /// data are transferred, before the card's status is known.
     pub fn are_told_early<P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         let (write, blocks) = (self.direction() == Direction::Write, self.blocks());
         let whole = |index: u8| slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);

@@ -22,7 +22,8 @@ const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
-/// The bits of R1 that were already handled for the transfer in progress.
+/// The error bits of an early R1 that the engine has handled while the transfer still runs. The R1
+/// at the end of the transfer has the same bits again, and they must not be handled twice.
 #[derive(Debug)]
 pub(super) struct Early {
     told: u32,
@@ -31,25 +32,27 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Clears the record of handled bits, since another phase begins.
+    /// Forgets which bits of an R1 were handled, since another phase begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }
 
-    /// Notes which bits of this R1 were handled.
+    /// Stores the bits of this R1 (`status`) about earlier writes, which the engine has just
+    /// handled.
     pub fn note_told(&mut self, status: u32) {
         self.told = status & TOLD;
     }
 
-    /// Returns the R1 at the transfer's end, without the bits that were taken before.
+    /// Returns the R1 at the end of the transfer, without the bits that the engine has handled
+    /// already when it read this R1 early.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether few requests are in the engine, compared with the `moving` requests of the
-    /// transfer in progress.
+    /// Returns whether so few requests are in the engine, compared with the `moving` requests of
+    /// the transfer in progress, that the engine should read this transfer's R1 before its end.
     #[inline(always)]
     pub fn are_few(&self, moving: u8) -> bool {
         u32::from(self.mapped()) <= FEW * u32::from(moving)

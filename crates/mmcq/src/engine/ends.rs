@@ -31,10 +31,10 @@ impl<P: Profile> Order<P> {
         slots.end_with(index, Err(error));
     }
 
-    /// Ends a waiting request, if the supervisor came when all slots were in use: its requests need
-    /// one. Without `begun` this is the youngest request of which nothing was done. With `begun`, the
-    /// error of a transfer that failed, and if something was done of all requests, it is the youngest
-    /// of them, with that error.
+    /// Ends one waiting request if all slots are in use and there is a supervisor, whose commands
+    /// need a slot. Without `begun` the youngest request of which nothing was done yet is ended,
+    /// with [`Error::Full`]. `begun` is the error of a transfer that has failed: if something was
+    /// done of every request, the youngest of them is ended with this error.
     #[cold]
     pub fn make_room<const N: usize>(
         &mut self,
@@ -62,8 +62,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Takes a request back from the card or the controller, which has not begun it. The request
-    /// waits again with its age, or ends with the result that is known. `gone`: the error if there
-    /// is no card any more.
+    /// waits again, at the place that its age gives. It ends instead if it has an error already, if
+    /// the card is gone (with the error `gone`), or if it is a read that no client waits for.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -116,7 +116,7 @@ setters!(Erasing {
 });
 
 impl Erasing {
-    /// The bit of [`Erase::SecureErase`].
+    /// The bit for [`Erase::SecureErase`] in the set of kinds of erase that a card has.
     pub const SECURE_ERASE: u8 = 8;
     /// The bit of [`Erase::SecureTrim`].
     pub const SECURE_TRIM: u8 = 16;
@@ -216,7 +216,8 @@ impl Erasing {
         declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, how.longest_ns())
     }
 
-    /// Returns the blocks of the next piece: up to the end of this many units.
+    /// Returns the number of blocks of the next piece of an erase. The piece begins at block `at`,
+    /// and ends with the last of `units` erase units, or after `rest` blocks.
     fn piece_blocks(&self, at: u64, rest: u32, units: u32) -> u32 {
         let unit = u64::from(self.unit_blocks.max(1));
         let end = (at / unit).saturating_add(u64::from(units.max(1))).saturating_mul(unit);
@@ -238,12 +239,12 @@ const UNITS_MAX: u32 = 1 << 16;
 /// Position of the erase in progress, and the learned speed of the card.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// Blocks of the piece in progress.
+    /// Number of blocks in the piece of the erase that is in progress.
     piece_blocks: u32,
     /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
-    /// Whether the piece in progress does not reach the end of the erase, because [`Self::units`]
-    /// has limited it.
+    /// Whether the piece in progress has as many units as [`Self::units`] allows, and so ends
+    /// before the end of the erase.
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,
@@ -319,7 +320,8 @@ impl Round {
         Some(Piece { how, first, last })
     }
 
-    /// Begins one round over the piece; a secure trim has two.
+    /// Begins a pass over the piece's blocks: the commands from the erase argument or the first
+    /// address to CMD38. A secure trim needs two passes.
     fn first_step(&self, piece: Piece, card: &Card) -> Next {
         match card.abilities().erase.argument_byte {
             0 => piece.begin_address(card),

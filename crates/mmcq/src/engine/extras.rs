@@ -42,8 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state without any code for requests of several steps. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -83,36 +83,40 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event for a request of the kinds in this module.
+/// What happened to a request that is executed in several steps. The function pointers of this
+/// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request's turn has come; it is the control request in progress.
+    /// The request, a control request, has its turn, and begins with its first step.
     Begin,
-    /// A write with special rules, in this slot, is next. It is still queued.
+    /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
+    /// example). The write is still queued.
     Write(u8),
-    /// A step has ended with this status.
+    /// A step of the request has ended; the value is the card's status after the step.
     Done(u32),
     /// The pause of a step is over.
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),
-    /// The card is in another partition, and a request needs its user area.
+    /// A request needs the user area of the card, but the card is in another partition and must be
+    /// switched back first.
     Return,
     /// Recovery takes the control request from the controller between its steps: to repeat it
     /// later, or because the card is given up.
     BreaksOff,
 }
 
-/// The state of the extras between steps.
+/// State of the requests of this module (erase, other partitions and so on) between two of their
+/// steps.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of memory of the engine's own, for extension registers.
     page: DmaBuf,
-    /// The step in progress.
+    /// Step of the present request that is in progress, for a request of several steps.
     step: Step,
-    /// Status bits seen so far of the command with busy in progress.
+    /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
-    /// Position of the erase in progress.
+    /// The piece of the erase that is in progress, and the speed of erases as learned so far.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
@@ -122,7 +126,7 @@ pub(super) struct Memory {
     moves: u8,
     /// The memory that is mapped for the transfer in progress of the partition access.
     mapped: Option<(Segment, Direction)>,
-    /// The result of the earlier pieces of the write in progress.
+    /// Whether the earlier pieces of the write in progress are known to be on the medium.
     pieces: Pieces,
 }
 
@@ -135,8 +139,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state before any request of several steps. This is a function, because a constant
+    /// (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -198,17 +202,17 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// Returns the step that is in progress.
+    /// Returns which step of the present request, one of several steps, is in progress.
     pub fn step(&self) -> Step {
         self.step
     }
 
-    /// Sets the step that is in progress.
+    /// Sets the step of the request in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// Clears the count of transfers of a partition access.
+    /// Sets the count of the transfers of a partition access to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -223,27 +227,28 @@ impl Memory {
         self.moves
     }
 
-    /// Notes the memory that is mapped for the step that begins.
+    /// Stores which memory is mapped for the data command that begins now.
     pub fn set_mapped(&mut self, segment: Segment, direction: Direction) {
         self.mapped = Some((segment, direction));
     }
 
-    /// Returns whether the memory of a step is mapped.
+    /// Returns whether memory is mapped for the transfer in progress of a partition access.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// Takes the memory that is about to be unmapped, or is lost.
+    /// Removes the record that a step's memory is mapped, and returns it. The caller unmaps that
+    /// memory, or gives it up.
     pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
         self.mapped.take()
     }
 
-    /// Returns the result of the earlier pieces of the write in progress.
+    /// Returns whether the earlier pieces of the present long write are known to be on the medium.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces of the write in progress.
+    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
@@ -264,7 +269,8 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase that just ended has shown the end of the card's busy.
+    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
+    /// so that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {
@@ -317,8 +323,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// Passes an event to the part that handles it: the card's queue, the packs, or the extras if
-    /// they are enabled. While they are not enabled, no request that needs them is accepted.
+    /// Passes an event to the part of the engine that handles it: the card's queue, the packed
+    /// commands, or the code of this module for special requests. If
+    /// [`Engine::enable_extended_ops`] was not called, that code is missing, and no request that
+    /// needs it is accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.lane.has_task_step() {
             return self.task_event(event, now_ns);
@@ -374,8 +382,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears what the steps of the control request have left: recovery will repeat the request, or
-    /// has given the card up.
+    /// Gives up the present step of the control request: unmaps its memory and clears its state.
+    /// Recovery will repeat the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

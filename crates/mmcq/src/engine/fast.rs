@@ -37,8 +37,8 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {
-    /// Reports to the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has
-    /// come: its client may have got a result of an earlier write.
+    /// Tells the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has come.
+    /// The client may have sent it because an earlier write has got its result.
     #[cold]
     #[inline(never)]
     pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
@@ -161,8 +161,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next request, while there are no blockers. The stage may still be that of the
-    /// transfer that has ended. Returns false if the next request needs the general path.
+    /// Starts the next request on the fast path. The stage may still be that of the transfer that
+    /// has ended. Returns false if the next request needs the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
@@ -242,8 +242,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Status, Stage::Status, times_ns, now_ns);
     }
 
-    /// Starts a phase as [`start_phase`](Self::start_phase) does, for phases that drivers start in
-    /// fewer instructions.
+    /// Starts a phase like [`start_phase`](Self::start_phase), but through the driver's shorter
+    /// path for frequent phases.
     #[inline(always)]
     pub(super) fn start_fast_phase(
         &mut self,

@@ -20,12 +20,12 @@ impl FastLimits {
     pub const NONE: FastLimits = FastLimits { sectors: 0, blocks: [0; 2], writes_end: false };
 
     /// Makes the limits of a card of this many blocks. `blocks`: most blocks of a read and of a
-    /// write. `writes_end`: writes may end by the fast path.
+    /// write. `writes_end`: whether the fast path (few checks) may also handle the end of a write.
     pub const fn new(sectors: u64, blocks: [u32; 2], writes_end: bool) -> FastLimits {
         FastLimits { sectors, blocks, writes_end }
     }
 
-    /// Returns how the fast path may end a transfer of this direction.
+    /// Returns which kind of end of a transfer in this direction the fast path can handle.
     #[inline(always)]
     pub fn fast_kind(&self, direction: Direction) -> FastKind {
         match direction {

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-/// State of the card interrupt, and the number of functions' phases that went before memory
+/// State of the card interrupt. Also counts the phases of functions that went before memory
 /// requests.
 #[derive(Debug)]
 pub(super) struct Functions {
@@ -13,7 +13,8 @@ pub(super) struct Functions {
     heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
-    /// Number of phases of functions in a row while memory requests waited.
+    /// Number of phases in a row (a phase is a command, with its data or busy) that the engine has
+    /// executed for functions of the card while requests to its memory waited.
     run: u8,
 }
 
@@ -22,7 +23,7 @@ impl Functions {
         Functions { asks: false, heard: false, waker: None, run: 0 }
     }
 
-    /// Notes that a function requests attention, or perhaps requests it.
+    /// Notes that a function of the I/O card has raised the card interrupt, or may have.
     #[inline(always)]
     pub fn ask(&mut self) {
         self.asks = true;
@@ -51,7 +52,7 @@ impl Functions {
         self.asks
     }
 
-    /// Takes the request for attention. Returns true if there was one.
+    /// Returns whether a function of the card has requested attention, and clears this note.
     #[inline(always)]
     pub fn take_note(&mut self) -> bool {
         core::mem::take(&mut self.asks)
@@ -72,27 +73,29 @@ impl Functions {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Returns whether the last phase belonged to a function, and was sent while a memory request
-    /// waited.
+    /// Returns whether the last phase belonged to an I/O function although a read or write of the
+    /// memory part waited.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0
     }
 
-    /// Returns whether a function has the next turn while memory requests wait.
+    /// Returns whether a function of the card may have the next turn although memory requests wait:
+    /// it has had fewer than `in_a_row_max` turns in a row.
     #[inline(always)]
     pub fn have_turn(&self, in_a_row_max: u8) -> bool {
         self.run < in_a_row_max
     }
 
-    /// Counts a phase of a function that is sent while a memory request waits (`memory_waits`).
-    /// Otherwise clears the count.
+    /// Updates the count of phases of functions that were sent in a row although a memory request
+    /// waited: adds 1 if one waits now (`memory_waits`), otherwise sets 0.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Clears the count of phases of functions in a row, since a memory request is sent.
+    /// Sets to 0 the number of function phases in a row that were sent while a memory request
+    /// waited, since a memory request is sent now.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

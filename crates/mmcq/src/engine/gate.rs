@@ -40,7 +40,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Updates whether the engine waits for help.
+    /// Updates the blocker [`HELP`]: set while the engine waits for the supervisor, or until it is
+    /// sure whether a card is in the slot.
     pub fn refresh_help(&mut self, helping: &Helping, timers: &Timers) {
         self.set(HELP, P::RECOVERS && (helping.asks() || timers.presence_is_open()));
         self.close_fast();
@@ -74,10 +75,12 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         slots.allocate()
     }
 
-    /// Checks whether a request is refused because the engine is suspended, the card is given up,
-    /// or a quirk of the card makes the request special. If the card's last block must be read
-    /// alone, a read up to that block is marked as `durable`, although it is a read: so it takes
-    /// the path of requests with special rules.
+    /// Checks a request in the states in which not every request is accepted: the engine is
+    /// suspended, or the card is given up. Returns the error if the request is refused.
+    ///
+    /// Also called for a card whose last block must be read alone. A read up to that block, or up
+    /// to the one before it, is marked as `durable`, although it is a read. So the engine executes
+    /// it like the other requests with special rules.
     #[cold]
     pub fn bar(&mut self, card: &Card, helping: &Helping, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {
@@ -139,7 +142,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 }
 
-/// Returns the bytes of a raw phase's data in its request's memory.
+/// Returns the number of bytes that a phase which the client itself has described transfers to or
+/// from its request's memory.
 pub(super) fn raw_bytes(phase: &Phase) -> u32 {
     match phase.data {
         Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),

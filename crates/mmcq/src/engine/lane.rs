@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
-    /// handled that yet.
+    /// Whether something has happened that the loop (`turn.rs`) has not handled yet: the bus may be
+    /// free, or the transfer has failed.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
@@ -41,11 +41,12 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The open transfer, and the runs of sequential requests.
     streams: Streams,
-    /// The limits of the fast path.
+    /// Limits of size within which a transfer may take the fast path.
     fast_limits: FastLimits,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
-    /// The bits of R1 that were handled before the end of the running transfer.
+    /// Error bits of R1 that the engine has already handled before the end of the transfer in
+    /// progress, so that it does not handle them twice.
     early: Early,
     /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
     /// as the profile has them.
@@ -92,7 +93,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the state of packs; `None`: the profile sends no packs.
+    /// Returns the state of packed commands; `None`: the profile sends no packed commands.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -103,7 +104,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the state of chains; `None`: the profile sends no chains.
+    /// Returns the state of chains (lists of transfers that the controller executes); `None`: the
+    /// profile sends none.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()
@@ -142,8 +144,9 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that the transfer or request in progress has failed; the loop passes the failure to
-    /// recovery. Only the first failure counts: returns true if this is the first.
+    /// Notes that the transfer or request in progress has failed. The engine passes the failure to
+    /// recovery later, outside of this call. Only the first failure is stored: returns true if this
+    /// is the first.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;
@@ -167,15 +170,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.failure != Failure::Nothing
     }
 
-    /// Returns whether the bus may be free, or something has failed, and the loop has not handled
-    /// it yet.
+    /// Returns whether the bus has perhaps become free, or something has failed, since the engine's
+    /// main loop handled this last.
     #[inline(always)]
     pub fn has_news(&self) -> bool {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was such a
-    /// note.
+    /// Returns whether the loop (`turn.rs`) has something to handle, and clears this note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
@@ -192,7 +194,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control != NONE
     }
 
-    /// Notes that a control request is sent to the controller.
+    /// Records that the request in slot `index`, which is neither a read nor a write (a control
+    /// request), is sent to the controller.
     #[inline(always)]
     pub fn set_control(&mut self, index: u8) {
         self.control = index;
@@ -204,7 +207,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = NONE;
     }
 
-    /// Takes the slot of the control request that was in progress; [`NONE`] if there was none.
+    /// Takes the slot of the request in progress that is neither a read nor a write; [`NONE`] if
+    /// there was none.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)

@@ -34,7 +34,8 @@ impl<H: Host> Bus<H> {
 }
 
 impl Limits {
-    /// Returns the limits of one more entry in a pack that has this many blocks and requests.
+    /// Returns the limits for one more transfer in a packed command that already has this many
+    /// blocks and requests.
     pub fn of_entry<const N: usize>(self, blocks: u32, members: usize) -> Limits {
         // The header takes a block, a segment and a place in the batch.
         let blocks = self.merged_blocks.saturating_sub(blocks.max(1));

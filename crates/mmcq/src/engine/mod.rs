@@ -159,7 +159,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Completes requests that have ended; inlined, for the interrupt.
+    /// Unmaps the memory of all requests whose transfer has ended, and completes them. Inlined,
+    /// because the interrupt calls it.
     #[inline(always)]
     pub fn complete_ended<H: Host, P: Profile>(
         &mut self,

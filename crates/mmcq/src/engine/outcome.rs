@@ -12,7 +12,7 @@ use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
-/// Returns the error for written data whose status shows an error.
+/// Returns the error of a write after which the card's status shows an error.
 pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
@@ -228,8 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.fail(&mut self.incident, error);
     }
 
-    /// Handles a response that came before its phase failed. The card reports a late error only
-    /// once.
+    /// Handles an R1 that came before its phase failed. If it reports an error of an earlier write,
+    /// the engine must use it: the card reports such an error only once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
@@ -299,8 +299,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and
-    /// either no request is queued or few requests are in the engine.
+    /// Reads the R1 of the transfer in progress before its data end, because earlier writes wait
+    /// for a status of the card. Does so only if no request is queued, or if few requests are in
+    /// the engine.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
@@ -328,13 +329,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes earlier writes by the R1 at the end of a transfer.
+    /// Takes the R1 that came at the end of a transfer as the card's status, and gives earlier
+    /// writes their results. Bits of that R1 that were handled early do not count again.
     pub(super) fn settle_at_end(&mut self, status: u32) {
         let status = if Self::EARLY { self.lane.early_mut().take_new_bits(status) } else { status };
         self.settle(status);
     }
 
-    /// Gives all earlier writes their result, by this status of the card.
+    /// Ends the writes that waited for a status of the card: `status` says whether they succeeded.
     pub(super) fn settle(&mut self, status: u32) {
         // The test uses one mask, so a status without errors and events takes no more than that
         // test.
@@ -354,7 +356,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         );
     }
 
-    /// Handles a status that shows an exception event or a late error.
+    /// Handles a status (R1) of the card that shows an exception event, or an error of an earlier
+    /// write.
     #[cold]
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {

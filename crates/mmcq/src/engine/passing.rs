@@ -1,5 +1,5 @@
 //! Requests that may go before the oldest one: those that continue an open transfer, or those of a
-//! longer run.
+//! run (contiguous requests) that is longer than the run of the oldest one.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,
@@ -82,8 +82,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if room { self.longest(picked, waits) } else { picked }
     }
 
-    /// Returns the first request of the longest run that waits, if that run may go before `picked`;
-    /// otherwise `picked`.
+    /// Returns the first request of the longest run (contiguous requests of one direction) that
+    /// waits, if that run may go before `picked`. Otherwise returns `picked`.
     fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
         let (oldest, limits) =
             (self.slots.span(picked).age, self.bus.limits(&self.config, &self.incident, self.lane.streams()));

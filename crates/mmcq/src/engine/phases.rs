@@ -23,7 +23,7 @@ use crate::host::{Auto, BusyDetect, Direction, DmaError, Host, Phase};
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Command};
 
-/// The stages of the engine's work with the controller.
+/// What the engine waits for on the bus: a command of the present request, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing is in progress.
@@ -54,7 +54,8 @@ pub(super) enum Stage {
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
-    /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
+    /// A command or pause of a request that needs [`Engine::enable_extended_ops`]. The state of the
+    /// extras has the details.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),
@@ -97,8 +98,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the engine may send its own CMD23 before a transfer. Where only the busy
-    /// after a response ends with an interrupt, CMD12 is better for a write.
+    /// Returns whether the engine may announce the blocks of a transfer by CMD23, so that it needs
+    /// no CMD12. On a host where only the busy after a response ends with an interrupt, CMD12 is
+    /// better for a write.
     pub fn counts(&self, direction: Direction) -> bool {
         let caps = self.host().caps();
         !caps.no_count
@@ -128,8 +130,8 @@ impl<H: Host> Bus<H> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Collects the next reads or writes (unless they are `collected`), and starts their first
-    /// phase.
+    /// Collects the reads or writes that go in the next transfer, and starts its first phase. With
+    /// `collected` they are collected already.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
@@ -311,8 +313,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress: sets its stage, its deadlines, and how the
-    /// fast path may end it.
+    /// Makes the prepared phase the one in progress. Sets which part of a request it is (`stage`),
+    /// its deadlines, and how the fast path may end it (`kind`).
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);

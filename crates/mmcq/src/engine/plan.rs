@@ -31,9 +31,9 @@ pub(super) struct Plan {
 /// How a controller itself ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The controller ends no transfer by itself.
+    /// The controller never ends a transfer by itself: the engine sends the commands for that.
     Open,
-    /// The controller sends CMD23 before the data.
+    /// The controller sends CMD23 by itself, before the command with data.
     Counted,
     /// The controller sends CMD12 after the data.
     Stopped,
@@ -45,15 +45,17 @@ pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,
-    /// Time after which the engine itself gives up, without [`SLACK_NS`](super::bus::SLACK_NS).
+    /// Time in ns after which the engine treats the phase as failed, if the controller has reported
+    /// no end. The engine adds [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 
 impl Plan {
-    /// The plan where there is no card.
+    /// Values for the time without a card. Nothing is sent with them.
     pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
-    /// Makes the plan for this card on this controller.
+    /// Makes the plan of all transfers for this card on this controller: the time limits, the form
+    /// of addresses, and how the controller ends a transfer of several blocks.
     pub fn of(card: &CardParams, caps: &Caps) -> Plan {
         Plan {
             timeout_ns: [card.read_timeout_ns, card.write_timeout_ns].map(|ns| ns.min(TIMEOUT_NS_MAX)),
@@ -89,7 +91,8 @@ impl Plan {
         (lba as u32) << self.shift
     }
 
-    /// Returns what the controller adds to a transfer of this many blocks.
+    /// Returns which automatic command (CMD23, CMD12 or none) the controller sends with a transfer
+    /// of this many blocks.
     #[inline(always)]
     pub fn auto(&self, blocks: u32) -> Auto {
         match self.ends {

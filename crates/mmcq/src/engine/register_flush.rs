@@ -34,7 +34,8 @@ impl Memory {
         self.transfer_page(Place::FlushStart, sd::write_extr_single(at, 1), Direction::Write)
     }
 
-    /// Returns the step that transfers one block to or from the engine's page.
+    /// Returns the step that transfers one block between the card and the engine's own memory block
+    /// (page).
     fn transfer_page(&self, place: Place, command: Command, direction: Direction) -> Next {
         let given = self.page().len_bytes();
         if given < BLOCK_BYTES {
@@ -45,7 +46,8 @@ impl Memory {
         Next::Data { place, command, data, segment, changes: false }
     }
 
-    /// Continues after a step of the flush, which ended with this status. The page is unmapped.
+    /// Continues the flush by register after one of its commands, to which the card answered with
+    /// this status. Afterwards asks the card whether the flush has ended, or ends the flush.
     pub fn register_flush_reached(&self, place: Place, status: u32, card: &Card, now_ns: u64) -> Next {
         let bad = status & !R1::SWITCH_ERROR;
         if bad & R1::ERRORS != 0 {
@@ -64,7 +66,8 @@ impl Memory {
         }
     }
 
-    /// Returns the step that reads the register, which shows whether the flush is over.
+    /// Returns the step that reads the flush bit of the card's extension register, which shows
+    /// whether the flush is over.
     pub fn ask_flushed(&self, card: &Card) -> Next {
         let Some(FlushBy::SdCache { at, .. }) = card.target().map(|t| t.flush) else {
             return Next::fail(Error::NoCard);

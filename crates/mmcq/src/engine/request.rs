@@ -61,11 +61,12 @@ pub enum Kind {
         /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
-    /// A change of the bus. A barrier.
+    /// A change of the bus, such as its power, clock or width. A barrier: no other request
+    /// overtakes it.
     Bus(BusOp),
     /// A pause: nothing starts for this time. A barrier.
     Pause {
-        /// Length in nanoseconds.
+        /// Length of the pause in nanoseconds.
         ns: u64,
     },
     /// Frees or erases blocks whose content is not needed. The erase is done in pieces
@@ -218,7 +219,8 @@ impl Request {
         Request { urgent: true, ..self }
     }
 
-    /// Sets the request's origin.
+    /// Sets which client submits the request, and whether a client waits for the result
+    /// ([`Origin`]).
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Request { origin, ..self }
@@ -303,7 +305,7 @@ pub enum Error {
     OutOfRange {
         /// First block of the request.
         lba: u64,
-        /// Blocks on the card.
+        /// Number of blocks of 512 bytes that the card has.
         sectors: u64,
     },
     /// The buffer is shorter than the data.
@@ -339,7 +341,7 @@ pub enum Error {
     /// The card can only erase whole groups of this many blocks, and blocks outside of the request
     /// would be erased too.
     Unaligned {
-        /// Blocks in a group.
+        /// Number of blocks in an erase group.
         group_blocks: u32,
     },
     /// The card lost power, and with it complete writes in its cache that were not yet flushed.

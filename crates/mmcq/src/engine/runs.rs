@@ -1,5 +1,5 @@
-//! State of sequential runs: the transfer that is left open, how the transfer in progress ends, and
-//! the runs of each direction.
+//! State of sequential runs (contiguous requests of one direction): the transfer that is left open,
+//! how the transfer in progress ends, and the last run of each direction.
 
 use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
@@ -43,7 +43,7 @@ pub(super) enum End {
     /// The transfer ends after this many blocks in all, in several phases: the request is longer
     /// than one phase.
     After(u32),
-    /// The end is not known: the transfer stays open as long as the run continues.
+    /// The end is not known: the transfer stays open as long as contiguous requests follow.
     Unknown,
     /// The transfer ends with the collected blocks, and CMD23 has made it a reliable write.
     Reliable,
@@ -81,20 +81,22 @@ impl Run {
         }
     }
 
-    /// Returns the case to which the pause after this run belongs, for learning.
+    /// Returns the case for which the pause after the last request is learned: [`Case::Run`] if it
+    /// continued the request before, otherwise [`Case::First`].
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns the pause in nanoseconds after which the next request is late.
+    /// Returns the pause in ns after which the next request of the run counts as late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
     }
 }
 
-/// The runs of one direction: the run of the last request, and another run, which may continue.
+/// The last two runs (sequential requests) of one direction: the run of the last request, and
+/// another one, which may continue.
 #[derive(Clone, Copy, Debug)]
 struct Runs {
     last: Run,
@@ -155,7 +157,8 @@ impl Runs {
 /// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The state of open transfers, and of the runs of both directions.
+/// The state of open transfers, and for each direction the run (contiguous requests) that was seen
+/// last.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// The transfer that the card has not seen the end of.
@@ -262,7 +265,8 @@ impl Streams {
         self.runs(direction).arrived(lba, arrived_ns);
     }
 
-    /// Ends the run: the next request, which came in at `arrived_ns`, is not a read or write.
+    /// Ends the run of contiguous requests, because the next request, which came in at
+    /// `arrived_ns`, is not a read or write.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
@@ -278,7 +282,8 @@ impl Streams {
         runs.hold_ns(limit_ns)
     }
 
-    /// Returns whether the client of the last run of this direction pauses between its requests.
+    /// Returns whether the client pauses between its requests, as seen in the last run (contiguous
+    /// requests) of this direction.
     pub fn pauses(&self, direction: Direction) -> bool {
         let [reads, writes] = &self.runs;
         let runs = if direction == Direction::Read { reads } else { writes };
@@ -315,7 +320,8 @@ impl Streams {
         self.ending.get_or_insert((direction, now_ns));
     }
 
-    /// Notes that the card has ended a transfer, if it was ending one.
+    /// If the end of an open transfer was in progress, notes that the card is free again, and
+    /// learns how long that end took.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
@@ -323,26 +329,28 @@ impl Streams {
         }
     }
 
-    /// Clears what is known of the runs: another card may be in the card slot.
+    /// Forgets the runs of contiguous requests that were seen: another card may be in the card
+    /// slot.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// Clears the measured times: after a failed phase they are not the card's.
+    /// Drops the measurements in progress: after a failed phase, their times would not be the usual
+    /// ones of the card.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }
 
-    /// Returns whether the host still counts as able to continue a transfer: too many failures in a
-    /// row end that.
+    /// Returns whether the engine may continue a transfer on this host: false after too many
+    /// failures in a row.
     #[inline(always)]
     pub fn may_continue(&self) -> bool {
         !self.lost
     }
 
-    /// Notes that the host has continued a transfer, so that no failure in a row is counted any
-    /// more.
+    /// Notes that the controller has continued an open transfer, which ends the count of failures
+    /// in a row.
     #[inline(always)]
     pub fn continued(&mut self) {
         self.faults = 0;
@@ -358,7 +366,8 @@ impl Streams {
         }
     }
 
-    /// Takes the note that continuing was given up. Returns true only one time.
+    /// Returns true once after the engine has given up continuing open transfers, so that this is
+    /// reported one time.
     #[inline(always)]
     pub fn take_notice(&mut self) -> bool {
         core::mem::take(&mut self.notice)

@@ -94,7 +94,8 @@ impl Slot {
         next: NONE,
     };
 
-    /// Returns direction, first block and blocks still to transfer, of a read or write.
+    /// Returns direction, first block and number of blocks of what a read or write has still to
+    /// transfer.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = self.kind.span()?;
         Some((
@@ -141,12 +142,14 @@ pub(super) struct Slots<const N: usize> {
     mapped: u8,
     /// Whether some queued request is perhaps not mapped.
     unmapped: bool,
-    /// Whether the request whose turn has come has found no free mapping.
+    /// Whether the memory of the request that is next could not be mapped, since the host had no
+    /// free mapping.
     cramped: bool,
     next_age: u32,
     /// A bit for each free slot.
     free: SlotSet,
-    /// A bit for each slot in state Settling.
+    /// A bit for each slot in state Settling: a write whose data are transferred waits for the
+    /// card's status.
     settling: SlotSet,
     /// A bit for each slot in state Ended.
     ended: SlotSet,
@@ -165,10 +168,11 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
     /// Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
-    /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
-    /// queue's list.
+    /// A bit for each slot whose request is a command to an I/O function and waits for its start.
+    /// These slots are not in the queue's list.
     ios: SlotSet,
-    /// A bit for each slot of `ios` whose request may start while the engine is stopped.
+    /// A bit for each slot with a waiting phase of an I/O function that may start even while the
+    /// engine is stopped.
     urgents: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],
@@ -299,8 +303,8 @@ impl<const N: usize> Slots<N> {
         self.free |= 1 << (index as usize % N);
     }
 
-    /// Notes that this slot's waker has to be dropped outside of the lock: nothing waits for the
-    /// end of its request any more.
+    /// Marks this slot's waker as one that is dropped without a call, outside of the lock, because
+    /// nothing waits for the end of its request any more.
     #[cold]
     pub fn leave_waker(&mut self, index: u8) {
         self.stale |= 1 << (index as usize % N);
@@ -322,7 +326,7 @@ impl<const N: usize> Slots<N> {
         if self.stale == 0 { None } else { Some(self.stale.trailing_zeros() as u8) }
     }
 
-    /// Returns the span of a queued read or write.
+    /// Returns direction and block range of the queued read or write in this slot.
     pub fn span(&self, index: u8) -> &Span {
         &self.spans[index as usize % N]
     }
@@ -340,8 +344,8 @@ impl<const N: usize> Slots<N> {
         self.writes
     }
 
-    /// Returns the queued reads or writes that may join the head's transfer: none from behind a
-    /// barrier.
+    /// Returns the queued requests of this direction that may join the transfer of the oldest
+    /// request. Requests behind a barrier may not join.
     pub fn mergeable(&self, direction: Direction) -> SlotSet {
         let all = match direction {
             Direction::Read => self.reads,
@@ -355,7 +359,8 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
-    /// Returns whether this is a queued read or write before the first barrier.
+    /// Returns whether the request in this slot is a read or write that the policy may pick:
+    /// queued, and before the first barrier.
     pub fn is_offered(&self, index: u8) -> bool {
         if usize::from(index) >= N {
             return false;

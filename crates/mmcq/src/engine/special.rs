@@ -97,9 +97,10 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Completes the requests that wait for a flush, since the flush that just ended has served
-    /// them too. Their writes are not sent again later: a younger request on the same blocks may be
-    /// complete by then. Queued flushes stay if a loss is still to be reported.
+    /// Completes the requests that wait for a flush, because the flush that has just ended served
+    /// them too. A write among them is not sent again, since a younger write to the same blocks may
+    /// be complete. Flushes in the queue are not completed if a lost write is still to be reported
+    /// to one of them.
     pub fn end_flushed(&mut self, ledger: &Durability, control: u8) {
         let joins = ledger.is_settled();
         for index in bits(self.take_served(control, joins)) {
@@ -188,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
 
-    /// Sends blocks of one request, without any other request.
+    /// Starts a transfer of blocks of one request, into which no other request is merged.
     fn send_alone(
         &mut self,
         index: u8,
@@ -219,7 +220,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the status after a piece of the write at the head of the queue.
+    /// Handles the status that the card gives after one piece of a long write (the write is at the
+    /// head of the queue). Refuses the write if the status shows an error.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().set_piece_state(Pieces::Good);
         let head = self.slots.head();

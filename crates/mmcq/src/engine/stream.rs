@@ -58,7 +58,7 @@ pub enum Close {
     End,
     /// The transfer has reached the end of the card.
     Edge,
-    /// The platform has suspended or halted the engine.
+    /// An open transfer is closed because the platform has suspended or halted the engine.
     Stop,
     /// The controller asked for a new tuning.
     Retune,
@@ -72,7 +72,7 @@ pub enum Close {
 }
 
 impl Close {
-    /// Number of reasons to close.
+    /// Number of reasons to close an open transfer.
     pub const COUNT: usize = 10;
 
     /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).
@@ -108,15 +108,16 @@ impl<const N: usize> Batch<N> {
             .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
     }
 
-    /// Returns how many blocks of the last collected request do not fit into the transfer.
+    /// Returns how many blocks of the last collected request the transfer cannot hold: they go in a
+    /// later transfer.
     pub fn unfitted_blocks(&self, slots: &Slots<N>) -> u32 {
         let Some(&last) = self.members().last() else { return 0 };
         let left = slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
         u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
     }
 
-    /// Returns whether the host can keep the collected transfer open, with its memory. Called when
-    /// that memory is mapped.
+    /// Returns whether the host can keep the collected transfer open. That may depend on the memory
+    /// of the requests, so this is called when the memory is mapped.
     pub fn goes_on_in<H: Host>(&self, host: &H) -> bool {
         let (blocks, direction) = (self.blocks(), self.direction());
         let asks = |segment: &Segment| host.goes_on_with(segment, blocks, direction);
@@ -125,7 +126,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Streams {
-    /// Notes the run of the collected transfer, which is about to begin with this request.
+    /// Records the start of the collected transfer, for the decision whether to keep it open.
+    /// `first` is the slot of its first request.
     pub fn note_run<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -194,14 +196,15 @@ impl Streams {
         }
     }
 
-    /// Decides, for a write whose data are over while another request waits for which the transfer
-    /// will be closed, whether its client gets the result before the close. True for a client that
-    /// usually pauses before its next request: the transfer is closed during that pause.
+    /// Returns true if the client of a write gets its result before the open transfer is closed for
+    /// another request. Called when the data of the write are over. The result is true if this
+    /// client usually pauses before its next request: then the transfer is closed during that
+    /// pause.
     pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
 
-    /// Returns the reason to close an open transfer whose time is over.
+    /// Returns the reason to close an open transfer that was kept open as long as allowed.
     pub fn held_out(&self, config: &Config, now_ns: u64) -> Close {
         let owed = self.open().is_some_and(|open| open.owed_by_ns(config.owed_ns) <= now_ns);
         if owed { Close::Owed } else { Close::Idle }
@@ -237,8 +240,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.clear();
     }
 
-    /// Handles a failed phase. Returns true if the phase should have continued a transfer; its
-    /// requests are then tried again with a new command.
+    /// Handles the failure of a phase. Returns true if the phase was to continue an open transfer
+    /// without a new command; its requests are then tried again with a command.
     pub fn continue_failed<H: Host>(&mut self, bus: &Bus<H>, record: &mut Record, error: Error) -> bool {
         if !H::CONTINUES {
             return false;
@@ -261,8 +264,8 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Clears the open transfer after a recovery. Returns true if writes of it were completed
-    /// before their status was known; the status is read now.
+    /// Clears the open transfer after a recovery. Returns true if the status that shows the result
+    /// of complete writes is still to come: the caller reads it now.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.
@@ -525,15 +528,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().take_notice()
     }
 
-    /// Sets [`Config::stays_open`], and returns the setting before. It holds from the next transfer
-    /// on.
+    /// Sets [`Config::stays_open`], and returns the setting before. The new setting takes effect
+    /// with the next transfer.
     pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen {
         core::mem::replace(&mut self.config.stays_open, stays_open)
     }
 
-    /// Takes the requests of the transfer from the controller: each is done, waits for a status, or
-    /// is queued again with the blocks that are still to be transferred. `unknown`: the status of
-    /// the transfer's writes is still to come.
+    /// Ends the present transfer for its requests. Each request is complete, or waits for the
+    /// card's status, or is queued again with the blocks that it still has to transfer.
+    ///
+    /// `unknown`: for a write transfer, no status has shown yet that the card has programmed it.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.lane.streams().is_left_open::<H>();

@@ -31,7 +31,8 @@ impl Supervisor {
         &mut self.helping
     }
 
-    /// Returns the chores of the card and their times.
+    /// Returns the record of what the card needs though nothing has failed, such as a new tuning,
+    /// and when.
     #[inline(always)]
     pub fn upkeep(&self) -> &Upkeep {
         &self.upkeep

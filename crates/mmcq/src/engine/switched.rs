@@ -22,9 +22,10 @@ use crate::sched::{Lanes, Profile};
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.
     pub cache: Option<FlushBy>,
-    /// Whether the card reports packs that fail.
+    /// Whether the card was set to report packed commands that fail.
     pub packs: bool,
-    /// The mode of a card that was initialised again since its bring-up.
+    /// The bus mode that the card got when it was initialised again; `None`: it still has the mode
+    /// of its bring-up.
     pub mode: Option<Mode>,
 }
 
@@ -60,8 +61,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Enables packs again after an initialisation, if the card was set (`told`) to report packs
-    /// that fail.
+    /// Allows packed commands again after an initialisation of the card, if the card was set
+    /// (`told`) to report packed commands that fail.
     pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);

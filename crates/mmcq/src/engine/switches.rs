@@ -1,10 +1,10 @@
-//! Calls for the platform:
+//! Methods of the engine for the program and its platform:
 //!
-//! - suspend and halt;
-//! - whether anything is under way;
-//! - the interrupt of an I/O card;
-//! - the phase for which waiting code waits;
-//! - the wakers of requests.
+//! - suspend and halt the card;
+//! - find out whether a request or command is in progress;
+//! - handle the interrupt of an I/O card;
+//! - find out for which phase a waiting caller waits;
+//! - store the wakers of requests.
 //!
 //! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
 //! any code.
@@ -30,8 +30,9 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Sets the engine's deadline to now, if a transfer is open or the status of complete writes is
-    /// still to come. The next `poll` then closes the transfer and reads the status.
+    /// Sets the engine's deadline to now if the engine is idle, and either a transfer is open or
+    /// writes were reported complete before the card's status was read. The next `poll` then closes
+    /// the transfer and reads the status.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();
@@ -77,8 +78,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         may
     }
 
-    /// Returns whether nothing is with the controller (requests may be queued behind
-    /// [`halt`](Self::halt)).
+    /// Returns whether the engine has nothing at the controller and the card: no phase, no open
+    /// transfer, no task. Also no request has ended whose end is not handled yet. Requests may
+    /// still be queued, after [`halt`](Self::halt).
     pub fn is_quiet(&self) -> bool {
         self.lane.is_idle()
             && !self.slots.have_ended()

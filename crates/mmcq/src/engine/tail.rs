@@ -17,9 +17,10 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 /// would continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// The tail is about to come, and the engine waits for it.
+    /// Requests that continue the next transfer are about to come, and the engine waits for them.
     Awaited,
-    /// No tail is awaited, and the requests of the next transfer are collected already.
+    /// The engine does not wait for further requests, and the requests of the next transfer are
+    /// collected already.
     Batch,
     Unknown,
 }
@@ -55,9 +56,9 @@ impl<P: Profile> Order<P> {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Watches sequential streams from now on, since there may be one. Either a request continues
-    /// the last transfer and was submitted before the controller was free, or several requests go
-    /// together. Returns false if no start is ever delayed.
+    /// Begins to learn the times of sequential streams, because there may be one: a request
+    /// continues the last transfer and was submitted before the controller was free, or several
+    /// requests go together. Returns false if the profile or the configuration delays no start.
     #[cold]
     pub fn watch_streams<H: Host>(&mut self, blockers: &mut Blockers<H, P>, config: &Config) -> bool {
         if config.tail_ns == 0 {
@@ -69,8 +70,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Notes that the clients of the last writes may have their results now, if no write waits for
-    /// a status any more.
+    /// Tells [`Hold`](crate::sched::Hold) that the clients of the last writes may have their
+    /// results now. Does nothing while a write still waits for a status.
     pub fn note_results<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
         if !slots.is_settling()
             && let Some(hold) = self.tails_mut().filter(|hold| hold.watches())
@@ -88,8 +89,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the writes in progress are complete before their transfer's end. `queued`: the
-    /// card's queue is on, so nothing is watched.
+    /// Tells [`Hold`](crate::sched::Hold) that the writes in progress were completed before the end
+    /// of their transfer. Does nothing if the card's queue is on (`queued`).
     pub fn note_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -107,7 +108,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
-    /// is over belonged to that transfer. `queued`: the card's queue is on, so nothing is watched.
+    /// has just ended belonged to that transfer. Does nothing if the card's queue is on (`queued`).
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -121,7 +122,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
-    /// on, so nothing is watched.
+    /// on; then the times of sequential streams are not learned.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -177,8 +178,9 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Delays the start until `until_ns` (`None`: no delay), if the policy allows a delay of the
-    /// request `first`. Returns false if it starts now.
+    /// Delays the start of the next transfer until `until_ns`, if the policy allows that for the
+    /// request `first`. Returns false if there is no delay: `until_ns` is `None`, or the policy
+    /// refuses.
     #[inline(always)]
     pub fn hold_until<const N: usize>(
         &mut self,
@@ -222,8 +224,9 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, P: Profile> Blockers<H, P> {
-    /// Returns whether the next transfer must start at once. That holds during an incident, before
-    /// a tuning, while the engine is suspended or halted, and when a chore is due.
+    /// Returns whether the next transfer must start at once, without a delay for more requests.
+    /// That holds during an incident, before a tuning, while the engine is suspended or halted, and
+    /// when the card needs a chore (such as a tuning that is due).
     pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
         let ails = incident.is_open() || bus.wire().is_doubted();
         ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
@@ -244,7 +247,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether this request continues the last transfer and came before the controller was
-    /// free. If so, the engine watches sequential streams from now on.
+    /// free. If so, requests come in sequence faster than they are transferred. From then on the
+    /// engine learns the times of such streams.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -277,7 +281,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the next run is delayed for its tail.
+    /// Decides whether the start of the next transfer is delayed for its tail: requests that are
+    /// about to come and would continue it.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
@@ -291,8 +296,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// Lets a queued request join the delayed transfer, if it continues that transfer; the transfer
-    /// then waits longer or starts. Returns false if nothing was done yet.
+    /// Lets a new request join the transfer whose start is delayed, if it continues that transfer.
+    /// The transfer then waits longer or starts. Returns false if the request did not join, so that
+    /// the caller must handle it.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();

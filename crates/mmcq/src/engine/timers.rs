@@ -23,14 +23,16 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// Time at which the stage in progress needs a turn, such as a poll.
+    /// Time at which the engine must be called for the stage in progress, for example to poll the
+    /// card.
     wake_ns: u64,
     /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
-    /// When the card is polled for a function that requests attention.
+    /// When the card is polled next for a function that requests attention, on a host without a
+    /// card interrupt.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
@@ -39,16 +41,19 @@ pub(super) struct Timers {
     alarm_ns: u64,
     /// Until when an open transfer waits for a request.
     hold_ns: u64,
-    /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: the bus is
-    /// free.
+    /// Time until which the bus is reserved for the next command of an I/O function whose client
+    /// announced one; 0: the bus is not reserved.
     chain_ns: u64,
-    /// Until when the policy may keep the controller idle; 0: the policy does not keep it idle.
+    /// Latest time until which the scheduler may keep the controller idle although requests wait;
+    /// 0: the scheduler does not do so now.
     idle_ns: u64,
-    /// From when on all requests wait for a chore of the card.
+    /// Time from which on all requests wait until the supervisor has done what the card needs, such
+    /// as a tuning.
     chore_ns: u64,
-    /// When the time of the incident is over.
+    /// Time in ns at which the recovery that is running (the incident) has reached its time limit.
     incident_ns: u64,
-    /// When the engine gives up waiting for help.
+    /// When the engine stops waiting for the supervisor, which it has asked for help with a
+    /// failure.
     help_ns: u64,
     /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
@@ -58,8 +63,8 @@ pub(super) struct Timers {
 
 /// Deadlines of the stage in progress.
 impl Timers {
-    /// Makes an empty table. This is a function, because a constant would be copied into the
-    /// firmware image.
+    /// Makes the timers without any deadline. This is a function, because a constant would be
+    /// copied into the firmware image.
     pub const fn new() -> Timers {
         Timers {
             wake_ns: NEVER,
@@ -85,13 +90,13 @@ impl Timers {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
     }
 
-    /// Sets when the engine gives up the stage in progress.
+    /// Sets the time in ns at which the engine gives up the phase in progress.
     #[inline(always)]
     pub fn give_up_at(&mut self, at_ns: u64) {
         self.limit_ns = at_ns;
     }
 
-    /// Clears the time limit of the stage: it has ended, or is never given up.
+    /// Sets no time limit for the stage: it has ended, or may last for any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -125,14 +130,15 @@ impl Timers {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Returns whether it is time to work on the stage in progress again, such as by a poll.
+    /// Returns whether it is time for the engine's next action in the phase in progress, such as a
+    /// poll of the controller.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns
     }
 
-    /// Clears the time of the stage's next turn, if that time has come. Returns whether it had
-    /// come.
+    /// Returns whether the time `wake_ns` for the next step of the stage in progress has come, and
+    /// clears it if so.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -154,7 +160,8 @@ impl Timers {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
-    /// Returns the next deadline of the stage in progress.
+    /// Returns when the engine must be called for the stage in progress, for its next action or
+    /// because of its time limit, in ns; `None`: at no time.
     #[inline(always)]
     pub fn next_of_stage_ns(&self) -> Option<u64> {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
@@ -211,8 +218,8 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Sets the wake-up time of the stage to the end of the wait of an open transfer; replaces the
-    /// earlier wake-up time.
+    /// Sets the engine's next wake-up to the time at which it stops waiting for a request that
+    /// continues the open transfer. Replaces the earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
@@ -222,12 +229,14 @@ impl Timers {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
 
-    /// Reserves the bus for a chain of an I/O function until that time.
+    /// Reserves the bus for an I/O function until this time in ns, so that the next command of its
+    /// chain (commands without another request between them) can follow.
     pub fn chain_until(&mut self, at_ns: u64) {
         self.chain_ns = at_ns;
     }
 
-    /// Ends the reservation of the bus for a chain, which has continued or is given up.
+    /// Ends the reservation of the bus for an I/O function, whose chain of commands has continued
+    /// or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -236,8 +245,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Sets the wake-up time of the stage to the end of the reservation for a chain of I/O phases.
-    /// Returns false if the bus is not reserved.
+    /// Sets the engine's next wake-up to the end of the time for which the bus is reserved for a
+    /// chain of I/O phases. Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -259,7 +268,8 @@ impl Timers {
         may
     }
 
-    /// Allows the policy its whole idle time again, when a transfer begins.
+    /// Lets the policy keep the controller idle again for the longest time that is allowed, since a
+    /// transfer begins.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
@@ -304,13 +314,15 @@ impl Timers {
 
 /// Deadlines of recovery and of the supervisor.
 impl Timers {
-    /// Sets the time from which on all requests wait for a chore of the card.
+    /// Sets the time from which on all requests wait until the supervisor has done what the card
+    /// needs, such as a new tuning.
     #[inline(always)]
     pub fn chore_at(&mut self, at_ns: u64) {
         self.chore_ns = at_ns;
     }
 
-    /// Returns whether all requests wait for a chore.
+    /// Returns whether all requests wait until the supervisor has done what the card needs, such as
+    /// a new tuning.
     #[inline(always)]
     pub fn chore_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.chore_ns
@@ -322,44 +334,45 @@ impl Timers {
         self.chore_ns != NEVER
     }
 
-    /// Sets until when the incident may last.
+    /// Sets the time limit of the recovery that is running (the incident).
     #[inline(always)]
     pub fn incident_until(&mut self, at_ns: u64) {
         self.incident_ns = at_ns;
     }
 
-    /// Returns whether the incident's time is over at this moment.
+    /// Returns whether the time limit for the present recovery (from the failure to its end) has
+    /// passed at the time `at_ns`.
     #[inline(always)]
     pub fn incident_is_over(&self, at_ns: u64) -> bool {
         at_ns >= self.incident_ns
     }
 
-    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
-    /// time.
+    /// Limits the wait of the step in progress: the engine wakes at the latest when the incident's
+    /// time limit is over.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets until when the engine waits for help.
+    /// Sets the time at which the engine stops waiting for the supervisor's help.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;
     }
 
-    /// Lets the engine wait for help as long as the incident may last.
+    /// Sets the end of the wait for the supervisor's help to the time limit of the whole recovery.
     #[inline(always)]
     pub fn help_until_incident(&mut self) {
         self.help_ns = self.incident_ns;
     }
 
-    /// Extends the wait for help to the end of the incident's time.
+    /// Extends the wait for help until the time limit of the present recovery.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Ends the wait for help at this time, if it would last longer.
+    /// Lets the wait for the supervisor's help end at this time in ns, if it would last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);
@@ -411,7 +424,7 @@ impl Timers {
         may
     }
 
-    /// Allows a power cycle at once, for a new card.
+    /// Allows the next power cycle without a pause before it, because a new card is in the slot.
     #[inline(always)]
     pub fn cycle_at_once(&mut self) {
         self.cycle_ns = 0;

@@ -23,7 +23,8 @@ use crate::sched::Profile;
 /// request needs no more turns than this with its recovery, even if all of its phases fail at once.
 const TURNS_MAX: usize = 32;
 
-/// Time without a command to the card after which the engine reads the status of complete writes.
+/// Time in ns without a command to the card. After this time the engine reads the card's status, to
+/// learn whether writes that were reported complete have succeeded.
 const ASK_AFTER_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -199,9 +200,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         heard
     }
 
-    /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
-    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
-    /// none).
+    /// Sets what the supervisor does for a card without a fault: it reads exception events (if
+    /// `exceptions`), tunes at the interval `tune_every_ns` (0: never), and lets the card rest
+    /// after `rest_after_ns` without requests ([`u64::MAX`]: never).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -219,7 +220,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Begins the card's rest: requests wait from now on until the supervisor has woken it.
+    /// Begins a rest of the card: its clock stops, or the card sleeps. From now on requests wait
+    /// until the supervisor has woken the card.
     pub(crate) fn begin_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         self.supervisor.note_rest(&mut self.timers);
@@ -300,9 +302,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles news of the bus until there are none: starts the next phase, or carries out a step
-    /// of recovery. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll`
-    /// does the rest.
+    /// Starts the next phase, or carries out a step of recovery, as long as something has happened
+    /// on the bus. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll` does
+    /// the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {

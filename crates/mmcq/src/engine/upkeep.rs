@@ -26,14 +26,15 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Shortest time until the next read of the exception events, if the last read found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
-/// The chores and their times.
+/// The chores for which the engine asks the supervisor, and their times: tuning, reading the
+/// exception events, background operations, and putting the card to rest.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Whether the supervisor wants to know what the exception bit means.
+    /// Whether the supervisor wants to know when a status has the exception bit set.
     listens: bool,
     /// Whether a status had the exception bit set, and the supervisor has not read the events yet.
     seen: bool,
-    /// When the exceptions may be read next.
+    /// Earliest time at which the card's exception events may be read again.
     look_ns: u64,
     /// Bits of the exception events that the last read of the card found.
     known: u16,
@@ -41,16 +42,17 @@ pub(super) struct Upkeep {
     work_by_ns: u64,
     /// Interval of tunings in nanoseconds; 0: the card is never tuned by time.
     tune_every_ns: u64,
-    /// When the card was tuned last.
+    /// Time in ns at which the card was last tuned.
     tuned_ns: u64,
     /// Number of transfers that the engine had counted when the card was tuned last.
     tuned_transfers: Count,
     /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,
-    /// Length of the pause after which the card rests, in nanoseconds; [`NEVER`]: the card does not
-    /// rest.
+    /// Length in ns of the pause without requests after which the card is put to rest (its clock is
+    /// stopped, or it sleeps); [`NEVER`]: it is not put to rest.
     rest_after_ns: u64,
-    /// The time from which the pause before a rest is counted.
+    /// The time from which the pause without requests is counted, after which the card is put to
+    /// rest.
     rest_from_ns: u64,
     /// The timing, the width and the clock in hertz after the card was initialised again. The clock
     /// is 0 if the card was not initialised again since its bring-up.
@@ -81,7 +83,8 @@ impl Upkeep {
         }
     }
 
-    /// Returns the mode of a card that was initialised again since its bring-up.
+    /// Returns timing, width and clock of a card that was initialised again since its bring-up;
+    /// `None` if the card was not.
     pub fn mode(&self) -> Option<Mode> {
         (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
     }
@@ -107,7 +110,8 @@ impl Upkeep {
         }
     }
 
-    /// Returns the time from which on all requests wait for a chore.
+    /// Returns the time from which on all requests wait until the supervisor has done what the card
+    /// needs (such as a tuning).
     fn next_ns(&self) -> u64 {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
         // Requests never wait for a rest, but an engine without requests must find when a rest
@@ -146,7 +150,8 @@ impl Supervisor {
         }
     }
 
-    /// Sets the time from which on all requests wait for a chore, from the times of all chores.
+    /// Sets from when on all requests wait for one of the supervisor's chores (exception events,
+    /// tuning, rest): the time at which the first of them is due.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }
@@ -188,8 +193,9 @@ impl Supervisor {
         }
     }
 
-    /// Returns the chores and their times, for a moment in which no request waits (`quiet`) or one
-    /// in which some do.
+    /// Returns each kind of the supervisor's periodic work, with the time in ns at which it is due;
+    /// [`NEVER`]: it is not due. `quiet`: no request waits now. Then most work is due earlier,
+    /// since it delays no request.
     pub fn chores<H>(&self, bus: &Bus<H>, record: &Record, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.upkeep();
         let quiet_ns = bus.began_ns().saturating_add(QUIET_NS);
@@ -220,7 +226,8 @@ impl Supervisor {
         ]
     }
 
-    /// Returns when a chore is due, or a rest begins, if no request waits until then.
+    /// Returns the time in ns of the next chore, or at which the card is to be put to rest (clock
+    /// off or sleep), if no request comes before. [`NEVER`]: none is planned.
     pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
         if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
             return NEVER;
@@ -254,12 +261,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.plan_chores(&mut self.timers);
     }
 
-    /// Returns whether background operations begin although requests wait.
+    /// Returns whether background operations have waited so long that they begin although requests
+    /// wait.
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Returns whether a request waits for the queue to continue.
+    /// Returns whether any request waits: in the queue, or as a phase of an I/O function.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
@@ -269,15 +277,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next rest begins, at the earliest, when no request has come for a
-    /// whole pause again.
+    /// Ends the card's rest: the low-power state in which it was because no request came. The next
+    /// rest begins, at the earliest, when no request has come for a whole pause again.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Requests a chore that is due. `quiet`: no request waits, and a chore that will be due is
-    /// requested too. Returns true if a chore was requested; then the engine is stopped.
+    /// Asks the supervisor for a chore that is due. `quiet`: no request waits, so an early tuning
+    /// or a rest of the card may begin, too. Returns true if a chore was requested: requests wait
+    /// until it is done.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

@@ -18,19 +18,20 @@ use crate::host::Direction;
 /// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// The last request began a run: it did not continue the request before.
+    /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
-    /// The last request continued a run, and the next request is not late yet.
+    /// The last request continued the one before it, and the next request is not late yet.
     Run,
-    /// The next request of the run is late: four times the usual pause of this run has passed since
-    /// the data ended.
+    /// The next request is late: since the end of the data, four times the usual pause of this run
+    /// of contiguous requests has passed.
     Late,
 }
 
-/// Factor: a decision is changed when it has lost more than `CHANGE` times the time of a close and
-/// a new start.
+/// Largest loss of a decision, in units of the time that closing a transfer and starting a new one
+/// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
+/// the engine changes it.
 const CHANGE: u64 = 8;
-/// Time, in ns, that a close is expected to take before one was measured.
+/// Expected time in ns to close an open transfer, as long as no close was measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.
@@ -60,7 +61,8 @@ impl Lean {
     }
 }
 
-/// The measured times of transfers of one direction, and the decision for each [`Case`].
+/// The measured times of transfers of one direction, and for each [`Case`] the decision whether it
+/// pays to keep the transfer open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
@@ -87,8 +89,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// The initial decisions: a run is expected to continue, and a single request is not expected
-    /// to begin one.
+    /// The initial decisions for a pause. After a request that continued a run, the transfer is
+    /// kept open; after a single request, it is closed.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,
@@ -177,9 +179,10 @@ mod tests {
         worth
     }
 
-    /// Runs a learned decision over pauses, each of which is followed by a request that continues
-    /// the run or not (`goes_on`). Returns three values: what the decisions cost, what the better
-    /// of the two fixed decisions costs, and how many times the decision was changed.
+    /// Lets `worth` decide at many pauses whether to keep a read open. `goes_on`: for each pause,
+    /// whether the next request continues the read. Returns the time that the decisions lost, the
+    /// time that the better of "always open" and "always closed" loses, and how many times the
+    /// decision was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);

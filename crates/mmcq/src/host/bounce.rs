@@ -17,15 +17,15 @@ use super::{Direction, Dma, DmaError};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Largest number of pieces in a pool.
+/// Largest number of parts into which the memory of a pool is divided.
 const PIECES_MAX: usize = 64;
 
-/// A mapping that uses the pool.
+/// State of one piece of the pool: the mapping that begins at this piece, if there is one.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     /// Bus address of the mapping.
     bus: u64,
-    /// Length of the mapping in bytes; 0: no mapping begins at this piece.
+    /// Length of the mapping in bytes; 0: no mapping begins at this piece of the pool.
     bytes: usize,
 }
 
@@ -41,11 +41,11 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     piece_bytes: usize,
     /// Pieces that are in use, one bit for each piece.
     taken: Cell<u64>,
-    /// For each piece: the mapping that begins at it.
+    /// For each piece of the pool: the DMA mapping whose copy begins at this piece.
     used: [Cell<Used>; PIECES],
     /// Begin and end address of the memory for which the last pieces of the pool are reserved.
     reserved_for: (usize, usize),
-    /// Number of reserved pieces, which are the last ones of the pool.
+    /// Number of pieces at the end of the pool that are used only for the memory in `reserved_for`.
     reserved: usize,
 }
 
@@ -90,7 +90,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }
 
-    /// Returns a mask of `count` pieces from piece `first` on.
+    /// Returns a mask with one bit for each of `count` pieces of the pool, from piece `first` on.
     fn bits(first: usize, count: usize) -> u64 {
         let ones = if count >= PIECES_MAX { u64::MAX } else { (1 << count) - 1 };
         ones.checked_shl(first as u32).unwrap_or(0)

@@ -44,9 +44,9 @@ pub struct Caps {
     /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
     /// several phases: see [`Auto::Continue`](super::Auto::Continue).
     pub continue_data: bool,
-    /// Whether a transfer stays open only if it began as an open one
-    /// ([`Auto::Open`](super::Auto::Open)), and only CMD12 ends it: a CMD23 must not set its
-    /// length.
+    /// Whether a transfer can be kept open only if its first command had no length
+    /// ([`Auto::Open`](super::Auto::Open)). If it is true, the engine sends no CMD23 for such a
+    /// transfer, and ends it by CMD12.
     pub open_until_stopped: bool,
     /// Whether a command can be sent during the data of a phase: see
     /// [`Host::start_concurrent`](super::Host::start_concurrent).

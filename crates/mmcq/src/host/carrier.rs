@@ -13,7 +13,8 @@ use crate::spec::response::{R1, State};
 const SELECT_CARD: u8 = 7;
 const SEND_STATUS: u8 = 13;
 
-/// State for sending carriers: the card's address, and errors that the engine has not seen yet.
+/// State of a driver that sends writes as the data of a CMD13 (carriers; the module describes
+/// them).
 #[derive(Debug)]
 pub(super) struct Carrier {
     /// Argument of the CMD7 that selected the card; 0 if no card is selected.
@@ -28,7 +29,8 @@ impl Carrier {
         Carrier { selected: 0, told: 0 }
     }
 
-    /// Returns whether a carrier can be sent, because a card is selected.
+    /// Returns whether the driver can send a carrier (a CMD13 with data): a card is selected, so
+    /// its address is known.
     pub fn is_ready(&self) -> bool {
         self.selected != 0
     }
@@ -41,15 +43,16 @@ impl Carrier {
         }
     }
 
-    /// Returns the carrier for `phase`: a CMD13 to the selected card, with the data of `phase`.
+    /// Returns the phase that continues the card's open write: a CMD13 to the selected card. In
+    /// this driver the CMD13, which normally has no data, carries the data of `phase`.
     pub fn phase(&self, phase: &Phase) -> Phase {
         let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
         Phase { command, auto: Auto::None, ..*phase }
     }
 
-    /// Converts the end of a carrier to the end that the engine gets. The engine has started a
-    /// phase without a command, so the result has no response. An error in the carrier's R1 becomes
-    /// a fault of the data.
+    /// Converts the driver's result of a carrier to the result that the engine gets. For the
+    /// engine, the phase has no command, so its result has no response. An error in the R1 of the
+    /// carrier's CMD13 becomes a fault of the data.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -61,8 +64,8 @@ impl Carrier {
         Ok(Done::default())
     }
 
-    /// Adds the collected errors of the carriers to `done`, the end of a CMD12 or CMD13, and clears
-    /// them.
+    /// Adds the error bits from the responses of earlier carriers to the response in `done`, and
+    /// clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine sent.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
     }

@@ -7,7 +7,7 @@
 use super::{DmaError, Fault, Phase, Segment, StartError};
 use core::fmt;
 
-/// The limits of a chain on a controller.
+/// Limits of the chains (lists of transfers) that a controller can execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {
@@ -20,8 +20,8 @@ pub struct ChainCaps {
 }
 
 impl ChainCaps {
-    /// Values from which a driver starts: it sets its own limits, and keeps the other fields. There
-    /// are no chains with these values.
+    /// All limits 0: no chains are possible. A driver sets its own limits and leaves the other
+    /// fields at 0.
     pub const NONE: ChainCaps = ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 };
 }
 

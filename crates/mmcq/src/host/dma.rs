@@ -131,7 +131,8 @@ pub(crate) fn map_whole(
     Err(DmaError::Scattered)
 }
 
-/// Returns whether a mapping is in one piece, at the address that `map` returned.
+/// Returns whether a mapping is contiguous on the bus, beginning at the address that `map`
+/// returned.
 #[inline(always)]
 pub(crate) fn is_whole<D: Dma>(dma: &D, bus: u64, len: u32) -> bool {
     !D::IN_PIECES || dma.piece(bus, len) == (bus, len)

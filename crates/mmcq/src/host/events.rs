@@ -115,8 +115,8 @@ pub struct FastEnd {
 }
 
 impl FastEnd {
-    /// Converts the short form to the full one. `stopped` says that the phase had an automatic
-    /// CMD12.
+    /// Converts this short form of a successful end to the full [`Events`]. `stopped` says that the
+    /// phase had an automatic CMD12.
     pub fn events(self, stopped: bool) -> Events {
         let stop = stopped.then_some(self.stop);
         let done = Done { response: Response::short(self.status), stop, tuned: false };

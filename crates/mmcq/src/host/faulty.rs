@@ -37,7 +37,7 @@ use core::ops::Range;
 pub enum Point {
     /// The engine starts a phase.
     Start,
-    /// The driver reports the end of a phase.
+    /// The driver reports the end of a phase, and a fault can change that report.
     End,
     /// The engine reads the driver's events (a poll).
     Ack,
@@ -133,7 +133,7 @@ pub struct Struck {
     pub nth: u64,
 }
 
-/// A driver with injected faults, which holds up to `M` shots.
+/// A driver that injects faults: up to `M` planned ones ([`Shot`]).
 pub struct Faulty<H, const M: usize> {
     inner: H,
     shots: [Option<Shot>; M],
@@ -190,7 +190,7 @@ impl<H, const M: usize> Faulty<H, M> {
         free.map(|place| *place = Some(shot)).is_some()
     }
 
-    /// Removes all shots. Events continue to be counted.
+    /// Removes all faults that were added. Events continue to be counted.
     pub fn clear(&mut self) {
         self.shots = [None; M];
     }

@@ -168,7 +168,8 @@ setters!(QueueCaps {
     timer_hz: u32,
 });
 
-/// State of the tasks in the engine's registers. In each field, a bit stands for a slot.
+/// State of the tasks in the registers of the command queue engine. In each field, a bit stands for
+/// a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
     /// Slots whose doorbell was written, and whose task is not done; one bit for each slot.
@@ -181,7 +182,7 @@ pub struct QueueState {
     pub ready: u32,
 }
 
-/// A fault of the engine. The engine sends no further command until it has been halted.
+/// A fault of the command queue engine, which sends no further command until it has been halted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
@@ -356,11 +357,11 @@ pub unsafe trait CommandQueueHost {
     /// Returns the engine's capabilities, or the reason why the engine can never be used.
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
-    /// Switches the engine on. Before the call, the caller has enabled the card's own queue and no
-    /// phase is in progress.
+    /// Switches the command queue engine on. Before the call, the caller has enabled the card's own
+    /// queue and no phase is in progress.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
-    /// Switches the engine off. Before the call, all tasks have ended.
+    /// Switches the command queue engine off. Before the call, all tasks have ended.
     fn disable_queue(&mut self) -> Result<(), QueueError>;
 
     /// Describes a task in a free slot. `segments` are mapped, in order, and hold the blocks. A
@@ -392,19 +393,19 @@ pub unsafe trait CommandQueueHost {
         0
     }
 
-    /// Requests the engine to halt when the task in progress has ended; [`QueueEvents::halted`]
-    /// reports the halt.
+    /// Requests the command queue engine to halt when the task in progress has ended;
+    /// [`QueueEvents::halted`] reports the halt.
     fn halt_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Resumes the engine after a halt.
+    /// Resumes the command queue engine after a halt.
     fn resume_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Requests the halted engine to clear the task of this slot; [`QueueEvents::cleared`] reports
-    /// it. The card is not notified.
+    /// Requests the command queue engine, which has halted, to clear the task of this slot;
+    /// [`QueueEvents::cleared`] reports it. The card is not notified.
     fn clear_task(&mut self, slot: u8) -> Result<(), QueueError>;
 
-    /// Requests the engine to clear all tasks; [`QueueEvents::emptied`] reports it. The engine is
-    /// off afterwards, so that it cannot report any of the tasks later.
+    /// Requests the command queue engine to clear all tasks; [`QueueEvents::emptied`] reports it.
+    /// The command queue engine is off afterwards, so that it cannot report any of the tasks later.
     fn clear_tasks(&mut self) -> Result<(), QueueError>;
 
     /// Returns the state of the tasks in the registers, to find the cause when a deadline has

@@ -5,7 +5,7 @@
 /// again.
 pub(crate) const TAPS_MAX: u8 = 32;
 
-/// A search in progress.
+/// State of a search for the sampling point, while it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Search {
     taps: u8,
@@ -35,7 +35,8 @@ impl Search {
         Search { taps, circle, at: 0, good: 0 }
     }
 
-    /// Records whether the current tap was good; returns what follows.
+    /// Records whether the current tap was good. Returns the tap to try next, or the result of the
+    /// search.
     pub(crate) fn tried(&mut self, good: bool) -> Found {
         let at = self.at;
         self.at = at.saturating_add(1);

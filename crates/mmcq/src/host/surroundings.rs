@@ -45,7 +45,8 @@ const PARTS_MAX: u8 = 4;
 /// ```
 pub trait Surroundings {
     /// Switches the card's supply (VDD of an SD card, VCC of an eMMC). Called before the
-    /// controller's own power bit is set, and after that bit is cleared.
+    /// controller's own power bit is set, and after that bit is cleared. `first` is false if the
+    /// call only repeats one that has returned [`Step::Wait`].
     fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
         let _ = (on, first, now_ns);
         Step::Done
@@ -120,7 +121,7 @@ impl Surroundings for () {}
 /// One step of a change of the bus: a call of the driver, or of one method of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The driver carries out its part of the change.
+    /// The driver carries out its part of the bus operation, in the controller's registers.
     Driver,
     Supply(bool),
     Signalling(bool),
@@ -157,9 +158,10 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
 pub struct Surrounded<H, S> {
     host: H,
     board: S,
-    /// Index of the step in progress in the change of the bus; see [`Part`].
+    /// Index of the present step of a bus operation, whose steps are done by the board and the
+    /// driver; see [`Part`].
     at: u8,
-    /// Whether the step in progress was called before; if not, its next call has `first` true.
+    /// Whether the step in progress was called before. If not, its next call gets `first` = true.
     begun: bool,
     /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,
@@ -178,7 +180,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
         &self.host
     }
 
-    /// Returns the board's parts.
+    /// Returns the control of the board's parts around the controller: supplies, pins, clocks, PHY.
     pub fn board(&self) -> &S {
         &self.board
     }

@@ -21,7 +21,7 @@ mod at {
     pub const KIND: usize = 510;
 }
 
-/// Kinds of requests by their codes. The code of the response is the request's code times 256.
+/// Kinds of RPMB requests by their codes. The code of the response is the request's code times 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Program the key.

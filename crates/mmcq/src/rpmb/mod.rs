@@ -43,8 +43,8 @@ pub enum RpmbError {
     NoKey,
     /// The write counter has reached its end: the area can only be read.
     Expired,
-    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. No
-    /// write was counted.
+    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. The
+    /// card has not counted a write: its write counter has not changed.
     Forged,
     /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),
@@ -54,7 +54,7 @@ pub enum RpmbError {
     /// The data are not a whole number of units of 256 bytes, or the call does not allow this
     /// number of units.
     Size {
-        /// Number of bytes that the caller gave.
+        /// Length in bytes of the data that the caller passed to the call.
         given: usize,
         /// Largest number of units that card and host allow for this call.
         most: u16,
@@ -111,7 +111,7 @@ pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
     layout: Layout,
-    /// Largest number of units in one read, which must be one transfer of the host.
+    /// Largest number of units (of 256 bytes) in one read, which must be one transfer of the host.
     read_units: u16,
     /// Memory of the frames; `None` while a request has it.
     buf: Option<DmaBuf>,
@@ -157,8 +157,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         self.layout.blocks.saturating_mul(2)
     }
 
-    /// Returns the largest number of units in one write that card and host allow. The handle's
-    /// buffer must be long enough for them.
+    /// Returns the largest number of 256-byte units in one write that card and host allow. The
+    /// handle's buffer must be long enough for them.
     pub fn write_units_max(&self) -> u16 {
         self.layout.rpmb_write_units
     }

@@ -10,22 +10,23 @@ use super::{Rpmb, RpmbError, with_frames};
 use crate::engine::Error;
 use crate::task::Platform;
 
-/// Numbers of frames in a relayed exchange, in the order of their transfer.
+/// The steps of a relayed RPMB exchange, in their order: how many frames (of 512 bytes) the host
+/// writes to the device, and how many it reads back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
     /// Number of frames that are sent first.
     pub out: u16,
-    /// Whether these first frames are sent as a reliable write. Frames that write data or the key
-    /// need that [eMMC 6.6.22.4].
+    /// Whether the host sends the frames of [`out`](Self::out) as a reliable write. Frames that
+    /// write data or the key need that [eMMC 6.6.22.4].
     pub reliable: bool,
-    /// Whether one more frame is sent, in a write of its own: the request for the result.
+    /// Whether one frame follows that requests the result; it is sent in a write of its own.
     pub ask: bool,
-    /// Number of frames that are read last.
+    /// Number of frames that are read from the card after all frames were sent.
     pub back: u16,
 }
 
 impl Relay {
-    /// Returns the number of frames that are sent.
+    /// Returns the number of frames that the host writes to the device.
     fn sent(&self) -> usize {
         usize::from(self.out) + usize::from(self.ask)
     }

@@ -45,7 +45,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
 pub struct ChainStats {
     /// Chains that were started.
     pub chains: u32,
-    /// Transfers in all of these chains.
+    /// Number of transfers in all chains that were started.
     pub transfers: u32,
     /// Chains in which a transfer failed.
     pub failures: u32,
@@ -81,10 +81,11 @@ impl Link {
     }
 }
 
-/// The states of the chain.
+/// What the engine does with a chain (several transfers that the controller executes from one
+/// list).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// The controller has no chain. The engine may be collecting one.
+    /// The controller has no chain. The engine may be collecting the transfers of the next one.
     Rest,
     /// All links of the chain are described, and the controller could not start it yet.
     Waits,
@@ -118,7 +119,8 @@ impl Chains {
         stats: ChainStats::ZERO,
     };
 
-    /// Sets which chains the controller executes, and allows them again.
+    /// Sets which chains the controller executes, and allows chains again if they were given up
+    /// after failures.
     pub(crate) fn configure(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;
@@ -132,7 +134,8 @@ impl Chains {
         self.caps.entries > 1 && self.stats.demoted.is_none()
     }
 
-    /// Returns the most links of a chain, blocks of a link and segments of a link.
+    /// Returns three limits: the number of transfers (links) in a chain, and the number of blocks
+    /// and of segments in one transfer.
     pub(crate) fn limits(&self) -> (usize, u32, u16) {
         let links = usize::from(self.caps.entries).min(LINKS_MAX);
         (links, self.caps.max_bytes / BLOCK_BYTES, self.caps.max_segments)
@@ -147,12 +150,12 @@ impl Chains {
         self.at
     }
 
-    /// Begins another chain, which has no link yet.
+    /// Begins to describe another chain, which has no transfer (link) yet.
     pub(crate) fn begin(&mut self) {
         self.count = 0;
     }
 
-    /// Adds a link. Returns false if the chain is full.
+    /// Adds a transfer to the chain. Returns false if the chain is full.
     pub(crate) fn add(&mut self, link: Link) -> bool {
         let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
         *free = link;
@@ -164,8 +167,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether some link overlaps these blocks, and that link or the given direction
-    /// writes.
+    /// Returns whether some transfer of the chain overlaps these blocks, and that transfer or the
+    /// given direction writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;
@@ -173,12 +176,13 @@ impl Chains {
         })
     }
 
-    /// Notes that all links are described: the engine now tries to start the chain.
+    /// Notes that the descriptors of all transfers of the chain are written. From now on the engine
+    /// tries to start the chain.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
 
-    /// Notes that the controller has the chain.
+    /// Notes that the chain was given to the controller, which executes it now.
     pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);
@@ -206,8 +210,8 @@ impl Chains {
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Counts a failed chain after which a late error could belong to any write before the failed
-    /// transfer.
+    /// Counts a failed chain after which it is not known which of its writes, before the failed
+    /// transfer, has failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

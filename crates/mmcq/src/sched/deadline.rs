@@ -81,8 +81,8 @@ impl Default for DeadlineConfig {
     }
 }
 
-/// The last pick, stored until the engine sends its request. A pick that is not sent changes
-/// nothing else.
+/// The request that the scheduler has picked, stored until the engine sends it. A picked request
+/// that is not sent changes nothing else.
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,
@@ -184,8 +184,8 @@ impl Policy for Deadline {
         Choice::Go(index)
     }
 
-    /// Returns whether `until_ns` is before the expiry of the picked request: only then may the
-    /// request be delayed.
+    /// Returns whether the picked request may be delayed until `until_ns`: only if it expires
+    /// later.
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
         let expire_ns = match picked.direction {
             Direction::Read => self.config.read_expire_ns,

@@ -11,8 +11,8 @@ use super::{Choice, Policy, Waiting};
 /// delays it by one piece of the erase.
 ///
 /// On a host that [can continue a transfer](crate::host::Caps::continue_data), a longer run of
-/// contiguous requests may go before the oldest request. At most 64 younger requests of its
-/// direction go first in this way. Together they have fewer blocks than
+/// contiguous requests than that of the oldest request may go before it. At most 64 younger
+/// requests of its direction go first in this way. Together they have fewer blocks than
 /// [`Config::fair_blocks`](crate::engine::Config::fair_blocks), or than four times as many if one
 /// of them continues an open transfer.
 #[derive(Clone, Copy, Debug, Default)]

@@ -56,7 +56,7 @@ pub struct Waiting {
     pub blocks: u32,
     /// The client that submitted the request: see [`Origin`].
     pub origin: Origin,
-    /// When the request was submitted, in nanoseconds.
+    /// Time in ns at which the request was submitted.
     pub arrived_ns: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Client 0, no client waits.
+    /// The request belongs to client 0, and no caller waits for its result.
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 
@@ -108,8 +108,9 @@ pub trait Policy {
         true
     }
 
-    /// Returns whether a longer run of the same direction, or requests that continue an open
-    /// transfer, may go before the request that was [picked](Self::pick).
+    /// Returns whether two kinds of requests may go before the request that was
+    /// [picked](Self::pick): those that continue an open transfer, and a longer run of contiguous
+    /// requests of the same direction than the one that the picked request belongs to.
     fn yields(&self) -> bool {
         false
     }

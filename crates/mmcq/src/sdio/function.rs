@@ -172,7 +172,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         }
     }
 
-    /// Starts a CMD52 to a register of function 0.
+    /// Makes a CMD52 to a register of function 0, the card's common registers. `chain`: whether
+    /// another command of the driver follows.
     fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, B, N> {
         direct(self.stack, self.card, 0, addr, command, chain)
     }

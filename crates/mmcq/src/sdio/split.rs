@@ -27,8 +27,8 @@ pub struct Split {
 }
 
 impl Split {
-    /// Makes the limits for a function with this block size (0 if none was set) and this largest
-    /// block size.
+    /// Computes how a transfer of a function is split into CMD53 commands. `block_bytes`: the block
+    /// size that was set, 0 if none; `max_block_bytes`: the largest block size of the function.
     pub fn new(caps: &Caps, cccr: &Cccr, quirks: Quirks, block_bytes: u16, max_block_bytes: u16) -> Self {
         let host_bytes = caps.max_bytes.min(caps.max_segment_bytes).max(1);
         let size = u32::from(block_bytes);

@@ -154,8 +154,8 @@ pub mod sd {
     pub const SWITCH_NS: u64 = 100_000_000;
     /// Clocks from the end of CMD6's status block until the new function works [SD 4.3.10].
     pub const SWITCH_SETTLE_CLOCKS: u32 = 8;
-    /// Time after the response to CMD11 at which the lines are judged. The card pulls them low some
-    /// clocks after its end bit [SD 4.2.4.2]; Linux waits as long.
+    /// Time after the response to CMD11 at which bring-up checks that CMD and DAT are low. The card
+    /// pulls them low some clocks after its end bit [SD 4.2.4.2]; Linux waits as long.
     pub const VOLTAGE_LINES_LOW_NS: u64 = 1_000_000;
     /// Shortest time for which the clock must be stopped while the voltage changes after CMD11
     /// [SD 4.2.4.2].
@@ -258,7 +258,8 @@ pub mod emmc {
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// Returns the row of a timing; `None` if eMMC does not have the timing.
+    /// Returns the limits of a timing (fastest clock, clock edges, voltages); `None` if eMMC does
+    /// not have the timing.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }

@@ -77,7 +77,7 @@ fn polled<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::
 /// memory goes out of scope.
 pub(super) struct Quiesce<'a, B: Platform, const N: usize> {
     pub(super) op: RequestFuture<'a, B, N>,
-    /// The lent memory.
+    /// Identifies the memory that the call has lent to the request.
     pub(super) memory: Claim,
 }
 

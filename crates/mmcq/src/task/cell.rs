@@ -13,8 +13,8 @@ pub(super) use loom::hint::spin_loop;
 
 use core::cell::Cell;
 
-/// The mark (the address of its [`Idle`](super::Idle)) of the blocking call that polled its future
-/// last, among all threads; 0 if a waker has been called since.
+/// Identifies the blocking call, of all threads, that polled its future last: the address of its
+/// [`Idle`](super::Idle). 0 if a waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 #[cfg(all(test, loom))]
@@ -44,12 +44,13 @@ pub(super) struct Locked<T> {
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
 }
 
-/// Whether a call is inside the cell, and whether another one came from inside it.
+/// State of the cell with the engine: no call uses it; a call uses it; or a call uses it, and
+/// another one came from inside that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Nothing,
     Call,
-    /// A call is inside, and at least one call from inside it was refused.
+    /// A call is inside, and has itself tried to make at least one further call, which was refused.
     Missed,
 }
 
@@ -95,11 +96,8 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Runs `f` with the value, or with `None` if this call came from inside another one. `nested`
-    /// runs before the first such `f`.
-    ///
-    /// # Safety
-    /// The lock is held until this returns: calls of different contexts do not overlap.
+    /// Runs `f` with the value. If this call came from inside another one, runs `f` with `None`
+    /// instead; in the first such call, runs `nested` before.
     #[inline(always)]
     pub unsafe fn enter<R>(&self, f: impl FnOnce(Option<&mut T>) -> R, nested: impl FnOnce()) -> R {
         if self.inside.get() != Inside::Nothing {

@@ -50,7 +50,7 @@ macro_rules! verbs {
 }
 
 /// Makes methods that take `&self` and call the engine's methods of the same name, which change
-/// nothing. Each is followed by what it returns in a nested call.
+/// nothing. In the list, `=` is followed by the value that the method returns in a nested call.
 macro_rules! questions {
     ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
         $(
@@ -75,7 +75,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         Entry { engine, begun: false }
     }
 
-    /// Returns the engine, and whether anything may have begun.
+    /// Returns the engine, and whether a call through this entry may have begun something on the
+    /// controller. `None`: the call was nested.
     #[inline(always)]
     pub(super) fn into_used(self) -> Option<(&'a mut Engine<H, N, P>, bool)> {
         self.engine.map(|engine| (engine, self.begun))

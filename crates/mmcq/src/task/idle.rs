@@ -65,8 +65,8 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    /// Whether the next turn is left out. The address of this struct is the call's mark: no two
-    /// calls under way have the same address.
+    /// Whether the blocking call leaves out its next [`turn`](super::Stack::turn). The address of
+    /// this field identifies the call: no two calls under way have the same address.
     skips: Cell<bool>,
 }
 
@@ -82,9 +82,9 @@ impl Idle {
     }
 
     /// Returns whether the thread may sleep. True: nothing has woken this call since its future was
-    /// polled. False: something has, or another blocking call has polled its future since; in the
-    /// second case one turn may be for nothing. Takes no lock, and may be called with interrupts
-    /// masked.
+    /// polled. False: something has woken it, or another blocking call has polled its own future
+    /// since. In the second case the thread may poll its future once in vain. Takes no lock, and
+    /// may be called with interrupts masked.
     pub fn may_sleep(&self) -> bool {
         // A waker stores 0, another blocking call stores its own mark; only `look` stores this
         // call's mark again. So no wake-up is missed. The order of these accesses comes from the
@@ -119,8 +119,8 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Returns whether the waiting thread should poll the stack after this sleep: false once after
-    /// a call of [`skip_turn`](Self::skip_turn).
+    /// Returns whether the waiting thread should poll the stack after this sleep. After a call of
+    /// [`skip_turn`](Self::skip_turn) the result is false one time.
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }

@@ -18,7 +18,7 @@ pub struct IrqTask<L: Lock> {
 
 struct TaskState {
     future: Option<*mut (dyn Future<Output = ()> + Send)>,
-    /// Whether a scope uses the task.
+    /// Whether a call of `scope` uses the task, so that no other call may.
     taken: bool,
     /// Whether some context is inside `poll`.
     polling: bool,
@@ -55,7 +55,8 @@ impl<L: Lock> IrqTask<L> {
     }
 
     /// Polls the future now. A call from inside the poll (by a waker) only requests another poll.
-    /// Returns true if polls are left for the next call.
+    /// Returns true if another poll was requested but not done, because the limit of polls in one
+    /// call was reached; the caller must then call again.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn poll(&self, waker: &Waker) -> bool {
         for _ in 0..Self::POLLS_MAX {

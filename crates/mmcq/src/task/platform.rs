@@ -22,9 +22,8 @@ pub unsafe trait Lock {
     /// Runs `f` while no other context is inside the lock.
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
 
-    /// Returns the places of the requests that wait. A lock that contains a
-    /// [`WaitQueue`](super::WaitQueue) returns the places of that queue; any other lock returns
-    /// none.
+    /// Returns the places of the lock's [`WaitQueue`](super::WaitQueue), in which requests wait
+    /// until a slot is free. A lock without such a queue returns an empty list.
     fn places(&self) -> Places<'_> {
         Places::NONE
     }

@@ -12,7 +12,7 @@ pub(super) enum At {
     Before(Request),
     /// The request is in this slot.
     In(SlotId),
-    /// The result has been returned.
+    /// The request has ended, and the future has returned its result.
     After,
 }
 
@@ -32,24 +32,26 @@ pub(super) enum Look {
     Waits,
     /// The request waits, and the task's waker has to be set.
     Unknown,
-    /// The call came from inside another one.
+    /// The call came from inside another call of the same stack, and nothing was done.
     Nested,
     /// The request was not accepted yet, and has to be submitted once more.
     Again,
 }
 
-/// The values that go in and out of a check under the lock.
+/// Values that a poll of a request passes to, and gets from, a check that runs while the stack's
+/// lock is held. Wakers are dropped and woken only after that.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
-    /// The task's waker that is to be set; afterwards the waker that is no longer used.
+    /// Before the check: the task's waker, which the slot is to store. After the check: the waker
+    /// that is not used any more.
     pub(super) waker: Option<Waker>,
     /// The waker that the slot of the completed request had.
     pub(super) own: Option<Waker>,
 }
 
 impl Seen {
-    /// Returns an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes a value without completion and wakers. This is a function, because a constant (nearly
+    /// all zeros) would be copied into the firmware image.
     #[inline(always)]
     pub(super) const fn nothing() -> Seen {
         Seen { completion: None, waker: None, own: None }
@@ -112,8 +114,9 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
         matches!(&self.at, At::Before(request) if request.place != 0)
     }
 
-    /// Ends the request with its refusal, for a call from inside another one: nothing was
-    /// submitted.
+    /// Ends a request that was made from inside another call of the stack, with
+    /// [`Error::Reentered`]: nothing was submitted. `None`: the request is submitted, complete, or
+    /// waits for a slot.
     #[cold]
     pub(super) fn turned_away(&mut self) -> Option<Completion> {
         let At::Before(request) = &mut self.at else { return None };

@@ -154,8 +154,9 @@ impl<'a> Places<'a> {
         self.first(now_ns()).is_none_or(|first| own.is_some_and(|own| core::ptr::eq(own, first)))
     }
 
-    /// Gives the request a place if it has none. Returns false if the request does not wait: its
-    /// limit is over (or 0), or all places are in use.
+    /// Gives the request a place in the wait queue, if it has none. Returns false if the request
+    /// must not wait (any longer): it has waited for `limit_ns`, or `limit_ns` is 0, or all places
+    /// are in use.
     fn enter(self, place: &mut u16, now_ns: u64) -> bool {
         if *place != 0 {
             return self.at(*place).is_some_and(|place| now_ns < place.until_ns.get());
@@ -181,7 +182,8 @@ impl<'a> Places<'a> {
         place.waker.replace(waker)
     }
 
-    /// Notes that a request leaves the queue. [`next_call`](Self::next_call) frees its place.
+    /// Marks the place of a request as left, because the request does not wait any more.
+    /// [`next_call`](Self::next_call) frees the place later.
     fn leave(self, place: u16) {
         if let Some(place) = self.at(place) {
             place.left.set(true);

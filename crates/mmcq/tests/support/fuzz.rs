@@ -8,16 +8,16 @@ extern crate std;
 use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
-/// Returns the length of a search in ms, in which the input differs from run to run. The
-/// environment variable `MMCQ_FUZZ_MS` sets it; `None` if it is not set. Of the project's `check`,
-/// only the part `fuzz` sets it, so every other part has the same result each time.
+/// Returns the length of a search in ms, from the environment variable `MMCQ_FUZZ_MS`; `None` if it
+/// is not set. In a search the input differs from run to run. The project's script `check` sets the
+/// variable only in its part `fuzz`, so every other part has the same result each time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
 
-/// Calls `f` with `inputs` random inputs, or in a search with as many as its time allows. Prints
-/// the number of inputs. An input has at most 4 KiB, since longer ones take more time to make than
-/// to test.
+/// Calls `f` with `inputs` random inputs. In a search (`MMCQ_FUZZ_MS` is set) calls it until that
+/// time is over. Prints the number of inputs. An input has at most 4 KiB, since longer ones take
+/// more time to make than to test.
 pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     sized(name, inputs, 32..4_096, f);
 }
@@ -32,8 +32,9 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     });
 }
 
-/// Calls `f` with `inputs` random inputs of `bytes` bytes each, which are the same in every run
-/// even during a search. For tests that must reach a certain case.
+/// Calls `f` with `inputs` random inputs of `bytes` bytes each. The inputs are the same in every
+/// run, also where `MMCQ_FUZZ_MS` makes [`fuzz`] use new ones. For tests that must reach a certain
+/// case.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();

@@ -1,5 +1,6 @@
-//! Watchdog that ends a test program which hangs. Its limit is the only one in real time: a test
-//! waits for events, however long this takes, and no result depends on the limit.
+//! Watchdog that ends a test program if one of its tests hangs. A test waits for events, and sets
+//! no limit in real time by itself. Only this watchdog has such a limit, and no test result depends
+//! on it.
 
 #![allow(clippy::print_stderr, reason = "it says which test hangs")]
 
@@ -10,14 +11,14 @@ use std::time::Duration;
 /// Time after which a test counts as hanging; no test needs so long, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Watch over a test until this value is dropped.
+/// Watchdog over a running test. Dropping this value ends the watch.
 #[derive(Debug)]
 pub struct Watchdog {
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts the watch over the calling test.
+/// Starts a watchdog over the test that calls this function.
 pub fn watch() -> Watchdog {
     let (alive, ended) = channel();
     let test = std::thread::current().name().unwrap_or("a test").to_owned();

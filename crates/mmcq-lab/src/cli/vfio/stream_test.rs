@@ -82,7 +82,7 @@ impl Test {
         Ok(if report.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Returns first block and number of blocks of the range.
+    /// Returns first block and number of blocks of the range on the card that the test uses.
     fn range(&self, card: &Card) -> Result<(u64, u32), Error> {
         let lba = self.lba.unwrap_or(0);
         let all = u64::from(StreamTest::BLOCKS);
@@ -93,7 +93,7 @@ impl Test {
     }
 }
 
-/// Runs the test of one method.
+/// Runs the test of one method to keep transfers open.
 fn tested(
     reader: &Reader,
     test: StreamTest,
@@ -120,7 +120,8 @@ impl Report {
         self.fields.push(Field { register, field: field.to_owned(), value });
     }
 
-    /// Begins the report with rows that identify the program, the system, the reader and the card.
+    /// Writes the first rows of the report: program, kernel, reader, card, and the range of blocks
+    /// of the test.
     fn begin(&mut self, found: Vec<Field>, lba: u64, blocks: u32, write: bool) {
         self.put("program", "mmcq", env!("CARGO_PKG_VERSION").to_owned());
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

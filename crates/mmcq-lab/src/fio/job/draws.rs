@@ -17,7 +17,8 @@ pub enum RandomGenerator {
 pub struct Zone {
     /// Percentage of the random offsets that are in this zone.
     pub percent: u8,
-    /// Size of the zone, in percent of the file or in bytes.
+    /// Size of the zone: in percent of the file for [`Distribution::Zoned`], in bytes for
+    /// [`Distribution::ZonedBytes`].
     pub size: u64,
 }
 

@@ -5,20 +5,20 @@ use super::{Job, Verify};
 use crate::fio::error::Note;
 
 impl Job {
-    /// Returns how many transfers may be outstanding: `iodepth`, or 1 with an I/O engine that blocks
-    /// (unless threads of their own submit them).
+    /// Returns how many transfers may be outstanding: `iodepth`, or 1 with an I/O engine that
+    /// blocks (unless separate threads submit the transfers).
     pub fn depth(&self) -> u32 {
         if self.ioengine.blocks() && !self.offload { 1 } else { self.iodepth }
     }
 
     /// Returns whether the job itself collects completions, by calls of its own: with an I/O engine
-    /// that does not block, unless threads of their own submit the transfers.
+    /// that does not block, unless separate threads submit the transfers.
     pub fn is_collecting(&self) -> bool {
         !self.ioengine.blocks() && !self.offload
     }
 
-    /// Returns whether the job submits or collects several transfers in one call. With fio's
-    /// defaults each transfer has calls of its own, and so has each with an I/O engine that blocks.
+    /// Returns whether the job submits or collects several transfers in one call. False with fio's
+    /// defaults, and with an I/O engine that blocks: each transfer then has its own calls.
     pub fn is_grouped(&self) -> bool {
         let most = self.iodepth_batch.max(self.iodepth_batch_complete_min);
         self.is_collecting() && most.max(self.iodepth_batch_complete_max) > 1

@@ -100,8 +100,8 @@ pub struct Offsets {
     last_was_sync: bool,
 }
 
-/// Number of draws of a block size that does not fit before the file's end, after which the
-/// smallest size is used.
+/// Largest number of draws of a block size for one transfer. If none of them fits before the file's
+/// end, the smallest size is used.
 const SIZE_DRAWS_MAX: u32 = 10_000;
 
 impl Offsets {
@@ -275,8 +275,9 @@ impl Offsets {
         Some((offset, bytes))
     }
 
-    /// Returns the next offset in bytes relative to the start of the worker's region, and true if
-    /// the random map must not change; `None` if the file is done.
+    /// Returns the next offset in bytes, relative to the start of the worker's region. The second
+    /// value is true if this block must not be marked in the random map. `None`: the worker has no
+    /// further offset in this file.
     fn relative_offset(&mut self, index: usize, dir: Dir) -> Option<(u64, bool)> {
         if !self.job.rw.random {
             return self.sequential(index, dir).map(|offset| (offset, false));

@@ -47,8 +47,8 @@ pub struct Taus258 {
     s: [u64; 5],
 }
 
-/// Parameters of each of the generator's five parts: shift left (input), shift right, bits that are
-/// cleared, shift left.
+/// Parameters of the generator's five parts: of each, the first left shift, the right shift, a mask
+/// of bits to clear, and the second left shift. [`Taus258::next_u64`] shows their use.
 const PARTS: [(u32, u32, u64, u32); 5] =
     [(1, 53, 1, 10), (24, 50, 511, 5), (3, 23, 4095, 29), (5, 24, 131_071, 23), (3, 33, 8_388_607, 8)];
 

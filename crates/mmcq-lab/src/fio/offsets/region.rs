@@ -22,13 +22,14 @@ pub struct Extent {
     pub regions: Vec<Region>,
     /// Number of bytes that one pass transfers: `size=`.
     pub pass_bytes: u64,
-    /// Number of bytes that all passes together transfer: `io_size=`, or `size=` if it is not
-    /// given.
+    /// Value of `io_size=` in bytes, or of `size=` if `io_size=` is not given. The worker begins
+    /// passes beyond those of `loops=` until it has transferred this number of bytes. It never
+    /// transfers more than `loops=` times this number.
     pub limit_bytes: u64,
 }
 
-/// Computes the extent of copy `subjob` of `job` over files of these sizes. The seed draws file
-/// sizes if `filesize=` is a range.
+/// Computes which parts of its files copy `subjob` of `job` uses, and how many bytes it transfers.
+/// `file_bytes`: sizes of the files. The seed draws the sizes if `filesize=` is a range.
 pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -> Result<Extent, ParseError> {
     let fail = |message: String| Err(ParseError::new(&Place::Job(job.name.clone()), message));
     let files = file_bytes.len() as u64;

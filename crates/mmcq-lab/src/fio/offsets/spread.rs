@@ -29,8 +29,8 @@ enum Law {
 }
 
 impl Ranks {
-    /// Makes the generator for a file with this number of blocks. `None`: the distribution has no
-    /// ranks.
+    /// Makes the generator for a file with this number of blocks. `None`: the distribution draws
+    /// offsets without ranks (places of blocks in the order of popularity).
     pub(super) fn new(distribution: &Distribution, blocks: u64, seed: u32) -> Option<Self> {
         let mut stream = Taus88::new(seed);
         let mut ranks = |center: Option<f64>, law| {
@@ -97,8 +97,8 @@ impl Ranks {
     }
 }
 
-/// Scatters a rank by a multiplication with the golden ratio; the caller takes the result modulo
-/// the number of blocks.
+/// Returns a pseudo-random number for a rank (a number that the distribution has drawn). It is a
+/// multiplication with the golden ratio; the caller takes the result modulo the number of blocks.
 fn scatter(rank: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb)
 }

@@ -61,7 +61,8 @@ macro_rules! text {
     };
 }
 
-/// Makes an option for a log file; without a value the job's name is the prefix.
+/// Makes an option for a log file. Its value is the beginning of the file's name; without a value,
+/// the name begins with the job's name.
 macro_rules! log {
     ($name:literal, $field:ident) => {
         flag($name, |j, v| {

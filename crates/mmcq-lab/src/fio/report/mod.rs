@@ -50,7 +50,8 @@ pub struct Context {
     pub origin: Option<Origin>,
 }
 
-/// What ran, with all that is needed to run it again from a saved report.
+/// What ran: program version, board, card, changes and load, so that a saved report is enough to
+/// run it again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// Version of the laboratory's program.
@@ -98,9 +99,9 @@ impl Origin {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// Returns four lines about the run, one more for each direction in which a request starved,
-    /// and for a replay: a line about the trace, a line about late requests (except in a closed
-    /// loop), and a table of the trace's programs.
+    /// Returns the lines about what ran: four about the run, and one about each direction in which
+    /// a request starved. A replay adds a line about the trace, a line about late requests (except
+    /// in a closed loop), and a table of the trace's programs.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
@@ -184,7 +185,7 @@ pub struct Report {
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,
-    /// Entries in the order of the workers.
+    /// Entries in the order of the workers: each is one worker, or all workers of a group together.
     pub entries: Vec<Entry>,
     /// Use of the disks during the run.
     pub disks: Vec<DiskUtil>,
@@ -197,7 +198,7 @@ pub struct GroupDir {
     pub bytes: u64,
     /// Run time in ms of the entry of the group that ran shortest.
     pub min_run_ms: u64,
-    /// Run time in ms of the entry of the group that ran longest; 0: nothing was transferred.
+    /// Run time in ms of the job (or group of jobs) that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Rate in bytes per second of the slowest entry of the group.
     pub min_bw: u64,
@@ -263,13 +264,13 @@ impl Report {
     }
 }
 
-/// Returns `amount` per second if it took `ms` milliseconds; what took none has no rate, shown as 0.
+/// Returns the rate per second of `amount` in `ms` milliseconds; 0 if `ms` is 0.
 fn rate(amount: u64, ms: u64) -> u64 {
     let rate = (u128::from(amount) * 1000).checked_div(u128::from(ms));
     rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-/// Returns the mean share in percent that an entry has in the bandwidth of its group.
+/// Returns the mean share in percent that one entry has in the bandwidth of its group.
 fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
     if group.aggregate_bw <= 1024 {
         return 100.0;

@@ -11,7 +11,7 @@ const GROUP_NAMES: [&str; 3] = ["   READ", "  WRITE", "   TRIM"];
 const LATENCY_MS: [&str; 12] =
     ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
 
-/// Writes the report as fio prints it. `out` collects text, so nothing can fail.
+/// Returns the report as text in the form in which fio prints it.
 pub fn normal(report: &Report) -> String {
     let mut out = String::new();
     if let Some(origin) = &report.context.origin {
@@ -49,7 +49,8 @@ pub fn normal(report: &Report) -> String {
     out
 }
 
-/// Returns whether the report shows sizes in binary units (KiB) first, and with how many digits.
+/// Returns whether sizes are shown in binary units (KiB) before decimal ones (kB), and with how
+/// many digits.
 fn units(job: &Job) -> (bool, u8) {
     (job.kb_base == 1024, job.significant_figures)
 }

@@ -8,14 +8,14 @@ use std::fmt::Write;
 pub(super) const PERCENTILES: [(f64, &str); 4] =
     [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")];
 
-/// A fact about a trace.
+/// One fact that a report states about a replayed trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A fact that is a count, or a size in bytes.
     Count(u64),
     /// A fact that is a number with a fraction.
     Number(f64),
-    /// A fact that is a word.
+    /// A fact that is text, such as a name.
     Word(String),
 }
 
@@ -56,7 +56,7 @@ pub struct Figures {
     pub ios: u64,
     /// Number of bytes of all requests of this kind.
     pub bytes: u64,
-    /// Mean latency of these requests in us.
+    /// Mean latency of all requests of this kind in us.
     pub mean_us: f64,
     /// Latencies in us that 50, 95, 99 and 99.9 % of the requests do not exceed.
     pub percentiles_us: [f64; PERCENTILES.len()],
@@ -84,8 +84,8 @@ impl Figures {
 }
 
 impl Program {
-    /// Returns the programs with these names that have requests, sorted by their number of
-    /// requests, the largest first.
+    /// Returns the programs of a replayed trace that have made requests, the one with the most
+    /// requests first. `names`: the program's name, by its number.
     pub fn all(names: &[String], programs: &Programs) -> Vec<Program> {
         let all = programs.iter().filter_map(|(number, stats)| {
             let name = names.get(usize::from(*number))?.clone();
@@ -97,7 +97,8 @@ impl Program {
         all
     }
 
-    /// Returns the program's kinds of requests by fio's names, with their figures.
+    /// Returns the figures of each kind of request of the program. The kinds have fio's names:
+    /// read, write, trim, sync.
     pub fn figures(&self) -> Vec<(&'static str, Figures)> {
         let [reads, writes] = &self.stats.dirs;
         let kinds = [

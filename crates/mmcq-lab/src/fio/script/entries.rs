@@ -6,10 +6,11 @@ use super::{Entry, Op, When};
 const BLOCK: u64 = 512;
 /// Number of the lowest bits in an element of `places`, which hold the operation.
 const OP_BITS: u32 = 3;
-/// Number of bits for the time code in an element of `places`, above those for the operation. The
-/// block number is above both.
+/// Number of bits of an element of `places` that hold the time code: when the request may start
+/// ([`AT_ONCE`] and the like). They are above the bits of the operation, and below those of the
+/// block number.
 const WHEN_BITS: u32 = 2;
-/// Operation code of a request that is stored in `odd`.
+/// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
 /// Value of an element of `dues` that means "no time".
 const NONE: u64 = u64::MAX;
@@ -18,7 +19,7 @@ const NONE: u64 = u64::MAX;
 const AT_ONCE: u64 = 0;
 /// Time code of a request that starts at its ideal time.
 const WHEN_DUE: u64 = 1;
-/// Time code of a request that starts some time after the start of another one.
+/// Time code of a request that starts some time after the start of the previous one.
 const AFTER_START: u64 = 2;
 /// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
@@ -34,8 +35,8 @@ pub struct Entries {
     blocks: Vec<u32>,
     /// Ideal start time in ns of each request; empty while no request has one.
     dues: Vec<u64>,
-    /// For each request, the request that it waits for, and the delay in ns after that; empty while
-    /// no request waits.
+    /// For each request, the index of the request whose end it waits for (only with [`AFTER_END`]),
+    /// and the delay in ns; empty while no request waits.
     waits: Vec<(u32, u32)>,
     /// Requests that do not fit the compact form.
     odd: Vec<Entry>,

@@ -18,7 +18,7 @@ pub(super) struct Groups {
     queued: VecDeque<Io>,
     /// Whether the caller is to submit the queued transfers, one after the other.
     submitting: bool,
-    /// Number of transfers that were queued since the depth was counted last.
+    /// Number of queued transfers that the statistics of the queue depth do not count yet.
     uncounted: u32,
     /// Flush that must wait, since transfers were queued before it.
     postponed: Option<Sync>,
@@ -89,7 +89,8 @@ impl JobState {
         }
     }
 
-    /// Counts the transfers that were queued since the last call as begun at this depth.
+    /// Counts the transfers that were begun and are not counted yet, in fio's statistics of the
+    /// depth, with `outstanding` as their depth.
     fn count_depth(&mut self, outstanding: u32) {
         self.stats.mark_depths(outstanding, std::mem::take(&mut self.groups.uncounted));
     }

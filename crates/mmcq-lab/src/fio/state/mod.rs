@@ -105,7 +105,7 @@ pub struct Times {
 enum Phase {
     /// The worker's start delay (`startdelay=`) is not over.
     Waiting,
-    /// The worker issues the transfers of a pass.
+    /// The worker issues the transfers of a pass, which is one of its `loops=`.
     Pass,
     /// All transfers of the pass are issued, and the worker waits until outstanding ones complete.
     Draining,
@@ -239,7 +239,8 @@ impl JobState {
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
 
-    /// Returns whether the worker is in a pass, so that it may issue another transfer.
+    /// Returns whether the worker may issue another transfer: it is in one of its passes
+    /// (`loops=`), and was not stopped.
     pub fn is_passing(&self) -> bool {
         self.phase == Phase::Pass && !self.stop
     }
@@ -322,7 +323,7 @@ impl JobState {
             [0, 1].map(|_| (Windows::new(at_ns, job.bwavgtime_ms), Windows::new(at_ns, job.iopsavgtime_ms)));
     }
 
-    /// Ends the ramp time if it is over at this time, and closes the time windows of the rates that
+    /// Ends the ramp time if it is over at this time. Closes those time windows of the rates that
     /// have ended.
     fn tick(&mut self, now_ns: u64) {
         if self.ramping {
@@ -390,7 +391,8 @@ impl JobState {
         Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
     }
 
-    /// Begins the phase that follows a pass, when all transfers of the pass have completed.
+    /// Ends the pass whose transfers have all completed, and begins the next phase: the flush for
+    /// `end_fsync=`, or what comes after it.
     fn after_pass(&mut self) {
         self.end_phase(self.last_ns);
         self.phase = if self.stop {
@@ -402,7 +404,8 @@ impl JobState {
         };
     }
 
-    /// Adds the time of the phase that ends to each direction that transferred bytes in this phase.
+    /// Ends a part of the run (such as the passes, or the verification). Its length is added to the
+    /// running time of each direction that transferred bytes in it.
     fn end_phase(&mut self, now_ns: u64) {
         let start_ns = self.phase_start_ns;
         let elapsed_ns = now_ns.saturating_sub(start_ns);
@@ -429,8 +432,8 @@ impl JobState {
         self.filling
     }
 
-    /// Returns the worker's next action in a pass; `None` when all transfers of the pass are
-    /// issued.
+    /// Returns the worker's next action in a pass (one run through the job's size); `None` when all
+    /// transfers of the pass are issued.
     fn next_of_pass(&mut self, now_ns: u64) -> Option<Next> {
         if self.stop {
             return None;

@@ -3,8 +3,8 @@
 use super::{JobState, Next, Taus88};
 use crate::fio::job::Dir;
 
-/// Random arrival times of requests, `[read, write]`: the random streams, and for each direction
-/// the time in ns of the next arrival, counted from the worker's start.
+/// Random arrival times of requests, as pairs `[read, write]`: a random stream for each direction,
+/// and the time in ns of its next arrival, counted from the worker's start.
 #[derive(Debug)]
 pub(super) struct Poisson {
     streams: [Taus88; 2],
@@ -116,8 +116,8 @@ impl JobState {
         self.still_held(held, now_ns).map_or(Ok(next), Err)
     }
 
-    /// Returns the action that waits until this transfer's pause has ended; `None`: the transfer
-    /// may start.
+    /// Returns what the worker does until the pause before this transfer is over; `None`: it is
+    /// over, and the transfer may start.
     pub(super) fn still_held(&mut self, mut held: Held, now_ns: u64) -> Option<Next> {
         if held.until_ns.is_none() && self.outstanding > 0 && !self.job.offload {
             self.held = Some(held);

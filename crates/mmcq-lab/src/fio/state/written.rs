@@ -5,9 +5,9 @@ use crate::fio::job::Dir;
 use crate::fio::verify::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Blocks that were written in a pass. With a random map, no block is written twice, and blocks
-/// stay in the order of writing. Otherwise they are sorted, and a later write replaces the blocks
-/// that it overlaps.
+/// Blocks that a worker has written since the beginning of its pass (one time through its `size=`).
+/// With a random map, no block is written twice, and blocks stay in the order of writing. Otherwise
+/// they are sorted, and a later write replaces the blocks that it overlaps.
 #[derive(Debug)]
 pub(super) enum Written {
     Ordered(VecDeque<(usize, u64, u64, Stamp)>),

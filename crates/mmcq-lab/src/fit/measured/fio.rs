@@ -132,8 +132,9 @@ fn grouped(name: &str, report: &Value, group: Option<&Value>) -> Result<Vec<Job>
     Ok(if is_sum { jobs } else { Vec::new() })
 }
 
-/// Share of the smallest block size by which a job's mean request may be smaller, in any job. (With
-/// few requests it may be smaller by more, since the last request of a pass may be short.)
+/// Largest share by which a job's mean request size may be below the smallest block size, whatever
+/// the number of requests: 2 %. A job with few requests may be further below, since the last
+/// request of a pass may be short.
 const SHORT: f64 = 0.02;
 
 /// Checks that the figures of a JSON entry fit the options in the entry. They may not fit if the

@@ -25,8 +25,8 @@ pub(super) fn header(text: &str) -> Option<usize> {
     })
 }
 
-/// Words of iozone's upper header line. They stand above the last columns before those of stdio
-/// (`fwrite` and what follows).
+/// Words in the upper of iozone's two header lines. They stand above the columns directly before
+/// `fwrite`, the first column of stdio.
 const ABOVE: [&str; 4] = ["random", "bkwd", "record", "stride"];
 /// iozone's tests that are not read: they do not measure the card, or fio has no such job.
 const OTHERS: [&str; 7] =
@@ -34,7 +34,7 @@ const OTHERS: [&str; 7] =
 /// Parts of lines by which iozone says that its figures are no rates in KiB/s.
 const NO_RATES: [(&str, &str); 2] = [("operations per second", "-O"), ("microseconds per operation", "-N")];
 
-/// Test of a column: fio's name for such a job, direction, and iozone's name.
+/// iozone's test whose rates a column has: fio's name for such a job, direction, and iozone's name.
 type Test = (&'static str, Dir, String);
 
 /// Returns the test of each column; `None` for a test that is not read. `above` has the words of

@@ -21,7 +21,8 @@ use std::path::Path;
 const REQUESTS: usize = 4000;
 /// Smallest number of requests of a class whose median is a useful figure.
 const LEAST: usize = 8;
-/// Largest number of classes that become figures; those with the most requests are used.
+/// Largest number of classes of requests from which the fit takes a figure (the median); those with
+/// the most requests are used.
 const CLASSES: usize = 12;
 
 /// Class of requests that should take the same time: kind, size, and whether they continue the
@@ -148,8 +149,9 @@ pub(super) fn read(path: &Path, device: Option<&str>) -> Result<Load, String> {
     Ok(Load { jobs, trace: plan.workers.into(), changes, setting, seed, figures })
 }
 
-/// Returns the model's figure of a class in us: the median over the replayed requests of this class
-/// that were alone. `None`: there is no such request.
+/// Returns the model's figure of a class of requests, in us: the median duration in the replay of
+/// those requests of the class during which no other request was under way. `None`: there is no
+/// such request.
 pub(in crate::fit) fn figure(class: Class, completed: &[Completed]) -> Option<f64> {
     let mut served: Vec<Served> = completed
         .iter()

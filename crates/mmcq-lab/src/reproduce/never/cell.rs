@@ -58,7 +58,8 @@ impl Load {
         !matches!(self, Load::Read | Load::RandRead)
     }
 
-    /// Returns whether the load is sequential, so that its requests may merge.
+    /// Returns whether the load reads or writes a file from beginning to end, so that its requests
+    /// may be merged.
     pub fn sequential(self) -> bool {
         matches!(self, Load::Read | Load::Write)
     }
@@ -99,7 +100,7 @@ impl Cell {
         self.depth * self.jobs
     }
 
-    /// Returns the settings that run in the cell; the setting `limit` comes first.
+    /// Returns the settings that run in this comparison; the setting `limit` comes first.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
         let sides = self.sides();
         let linux = self.place.linux.iter().copied();
@@ -134,9 +135,9 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the board with the cell's wake-up time of a thread (`wake_us`) as its `job_wake`. The
-    /// costs `wake` and `hop` keep their distance from `job_wake` on the board, but are at least 0.
-    /// (`platform` instead sets all three costs to `wake_us`.)
+    /// Returns the board on which waking a job's thread (`job_wake`) takes the cell's `wake_us`.
+    /// The costs `wake` and `hop` change by as much as `job_wake`, but are at least 0. (`platform`
+    /// instead sets all three costs to `wake_us`.)
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -146,12 +147,15 @@ impl Cell {
     }
 
     /// Returns the number of requests of all jobs together, enough for a steady rate
-    /// ([`crate::runner::Steady`]). Cells with pauses have numbers of their own. For other cells:
+    /// ([`crate::runner::Steady`]). Cells with pauses have numbers of their own. For other cells
+    /// the number grows until:
     ///
-    /// - there are at least 24 times as many requests as are under way at a time;
-    /// - their bytes fill the card's cache before a quarter of them is transferred;
-    /// - the mean of a random load is near its limit;
-    /// - there are at most 96 MiB, or twice the number under way if this is more.
+    /// - it is at least 24 times the number of requests that are under way at a time;
+    /// - the bytes of the requests fill the card's cache before a quarter of them is transferred;
+    /// - the mean of a random load is near its limit.
+    ///
+    /// The number stops earlier at 96 MiB of data, or at twice the number of requests under way if
+    /// this is more.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {
             return times * if self.bytes > 65_536 { 96 } else { 256 };

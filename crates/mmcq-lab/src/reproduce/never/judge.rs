@@ -1,4 +1,5 @@
-//! Computes the verdict on a cell from its figures.
+//! Computes the verdict on a cell (board, card and load) from its figures: whether mmcq is faster
+//! or slower there than Linux.
 
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
@@ -9,14 +10,16 @@ const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Ranges of gains in percent that are too near to the border for a verdict, one for each length of
-/// a run. The border is [`SLOWER_PERCENT`] below 0. A rate that is not yet steady might decide, so
-/// such a cell runs again for longer.
+/// Ranges of gains in percent for which there is no verdict yet: a rate that is not yet steady
+/// might decide. A cell in such a range runs again for longer. There is one range for each length
+/// of a run. The border of the verdict is -[`SLOWER_PERCENT`].
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Ranges of differences in percent of the 99th percentile that are too near to the border
-/// ([`LONGER_PERCENT`]) for a verdict, one for each length of a run. With few requests under way
-/// the percentile is a sum of few service times, and the next such sum may be half as long again.
-/// So a single request of a run would decide.
+/// Ranges of differences in percent of the 99th percentile for which there is no verdict yet. A
+/// cell in such a range runs again for longer; there is one range for each length of a run. The
+/// border of the verdict is [`LONGER_PERCENT`].
+///
+/// The ranges are wide: with few requests under way a single slow request can make the percentile
+/// half as long again.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
@@ -44,18 +47,19 @@ impl Figures {
     }
 }
 
-/// A cell with the figures of all its settings.
+/// Result of one cell (a board, a card and a load): the figures of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Cell that was measured.
+    /// Board, card and load that were measured.
     pub cell: Cell,
-    /// Length of the run as a multiple of the shortest run.
+    /// Length of the run, as a multiple of the shortest run that a comparison does.
     pub times: u64,
     /// Figures of each setting; the setting `limit` comes first.
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// Verdict on a cell: how mmcq compares with the best setting of Linux.
+/// Result of one case (board, card, load and request size): how mmcq compares with the best setting
+/// of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// mmcq is slower than the best setting of Linux by more than 1 %.
@@ -63,14 +67,14 @@ pub enum Verdict {
     /// mmcq is not slower than Linux, but the 99th percentile of mmcq's latency is more than 2 %
     /// longer than Linux's.
     Longer,
-    /// mmcq is slower, or has a longer percentile, but the cell is listed as an open loss
-    /// ([`super::KNOWN`]).
+    /// mmcq is slower, or has a longer percentile, but the cell is in the list of cells for which
+    /// this is known ([`super::KNOWN`]).
     Known,
     /// mmcq is within 1 % of the best setting of Linux; or its rate is not compared, since a reader
     /// runs beside a writer.
     Level,
-    /// mmcq is within 1 % of Linux, and Linux is within 1 % of what wire and card allow: no stack
-    /// can gain more.
+    /// mmcq is within 1 % of the best setting of Linux, and both are within 1 % of what wire and
+    /// card allow: no stack can gain more.
     AtLimit,
     /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,
@@ -81,7 +85,8 @@ fn percent(this: f64, than: f64) -> f64 {
 }
 
 impl Measured {
-    /// Returns the figures of the setting `wanted` in this cell; `None`: the setting did not run.
+    /// Returns the figures of the setting `wanted` in this comparison; `None`: the setting did not
+    /// run.
     pub fn of(&self, wanted: Setting) -> Option<Figures> {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
@@ -95,7 +100,8 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns the group of compared settings in which mmcq gains least.
+    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
+    /// least.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
@@ -110,7 +116,7 @@ impl Measured {
         sides.swap_remove(0)
     }
 
-    /// Returns Linux's fastest setting in this cell and its rate in MiB/s.
+    /// Returns Linux's fastest setting in this comparison and its rate in MiB/s.
     pub fn best(&self) -> (Setting, f64) {
         self.best_of(&self.slower_side())
     }
@@ -157,13 +163,14 @@ impl Measured {
 
     /// Returns how much faster mmcq is than the best setting of Linux, in percent.
     ///
-    /// The slower of mmcq's two settings counts, in the group of compared settings in which mmcq
-    /// gains least.
+    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
+    /// group in which mmcq gains least, for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower of mmcq's two settings.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
+    /// settings in which mmcq gains least.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -187,13 +194,16 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the longer 99th percentile of mmcq's two settings in us.
+    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
+    /// which it is longest compared with Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of mmcq
-    /// starve and Linux's do not, the result is at least the mean.
+    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of a
+    /// setting of mmcq starve (a few wait much longer than all others), its mean counts instead, or
+    /// the longer latency of a request that was left out. This is not done if requests starve with
+    /// all of Linux's settings in this group, too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
@@ -201,8 +211,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether a longer run could not change the verdict on the cell. `length`: index of
-    /// the run's length, from 0.
+    /// Returns whether the gain and the percentile are far enough from the limits between two
+    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
+    /// from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -212,12 +223,14 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict on the cell.
+    /// Returns the verdict on the result of this comparison, with the known losses taken into
+    /// account.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict on the cell, with `open` as the list of open losses.
+    /// Returns the verdict on the cell. `open`: list of the cells in which mmcq is known to be
+    /// slower, or to have a longer percentile.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();
@@ -232,8 +245,9 @@ impl Measured {
         }
     }
 
-    /// Returns whether mmcq is slower than the best of Linux's settings in this cell, or has a
-    /// longer percentile; `None`: neither is so.
+    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this case (board,
+    /// card and load). Otherwise returns `Longer` if mmcq's latency percentile is longer than that
+    /// of Linux. `None`: mmcq is neither slower nor longer.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);

@@ -1,5 +1,5 @@
-//! File with the results of cells, one JSON object per line. With this file a sweep can run in
-//! parts, and continue after an interruption.
+//! File with the results of cells (each a board, a card and a load), one JSON object per line. With
+//! this file a sweep can run in parts, and continue after an interruption.
 
 use super::{Cell, Figures, Measured};
 use crate::runner::Setting;
@@ -20,7 +20,7 @@ pub enum KeptError {
     Line {
         /// Number of the line in the file, from 1.
         line: usize,
-        /// What the sweep expected in the line.
+        /// Description of what the line must contain, for the error message.
         what: &'static str,
     },
 }

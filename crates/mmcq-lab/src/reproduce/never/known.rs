@@ -1,34 +1,38 @@
-//! Open losses: cells in which mmcq is below the best of Linux, with the known reason.
+//! Open losses: cells of the sweep in which mmcq is slower than the best setting of Linux, or has a
+//! longer percentile, with the known reason.
 //!
-//! Each open loss is printed with its figures. The sweep fails if a cell that is not in the list is
-//! below. It also fails if a cell in the list is not below any more: that cell must then be removed
-//! from the list.
+//! Each open loss is printed with its figures. The sweep fails if mmcq is slower in a cell that is
+//! not in the list. It also fails if mmcq is not slower any more in a cell of the list: that cell
+//! must then be removed from the list.
 
 use super::{Cell, Load};
 
-/// An open loss: a cell in which mmcq is below the best of Linux for a known reason.
+/// An open loss: a combination of board, card, load and settings (a cell) in which mmcq is slower
+/// than the best of Linux, or has a longer 99th percentile, for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Names of the cell's board and card.
+    /// Names of the board and the card of the cell (one combination of board, card and load in the
+    /// sweep).
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,
-    /// Size in bytes of a request of the cell's jobs.
+    /// Size in bytes of each request of the jobs.
     pub bytes: u64,
-    /// Number of requests that each of the cell's jobs has under way.
+    /// Number of requests that each job of this cell has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
-    /// Time in microseconds to wake a thread in the cell.
+    /// Time in microseconds to wake a thread in this case.
     pub wake_us: u32,
-    /// Reason why mmcq is below Linux in this cell.
+    /// Reason why mmcq is slower than Linux in this cell, or has a longer percentile.
     pub reason: &'static str,
 }
 
-/// All open losses in the cells of the thin grid.
+/// All combinations (cells) of the thin grid in which mmcq is known to be slower than Linux, or to
+/// have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the open loss in a list that is this cell; `None`: the cell is not in the list.
+/// Returns the entry of a list of open losses that describes this cell; `None`: the list has none.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

@@ -12,8 +12,9 @@
 //! compared with mmcq in its default setting ([`TOLD_EARLY`]). A 99th percentile beyond which
 //! requests starve is not compared ([`STARVES`]).
 //!
-//! If the best setting of Linux is within 1 % of what wire and card allow, nothing can be gained:
-//! the cell is *at the limit*. Of the other sequential cells, at least half must be faster.
+//! If mmcq and the best setting of Linux are both within 1 % of what wire and card allow, nothing
+//! can be gained: the cell is *at the limit*. Of the other sequential cells, at least half must be
+//! faster.
 //!
 //! A rate is that of the steady state ([`crate::runner::Steady`]). If the result of a cell is near
 //! a border, the cell runs again before the verdict, four and sixteen times as long. A cell with a
@@ -97,19 +98,20 @@ const PLACES: [Place; 6] = [
     place("stream-rtsx", "pro-plus-128", STREAMS),
 ];
 
-/// Places of the loads that flush: eMMCs with a cache, and one on a host with a queue engine.
+/// Places of the loads that flush: three eMMCs with a cache, each on another board. The host of the
+/// last board has a command queue engine.
 const FLUSHED: [Place; 3] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     place("generic", "emmc-hs200", QUEUES),
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Grid of the sweep: values of each parameter of a cell.
+/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards with their cards.
+    /// Boards on which the cells run, each with a card and the settings of Linux.
     pub places: &'static [Place],
-    /// Sizes in bytes that a request may have in the cells.
+    /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
     /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],
@@ -117,9 +119,9 @@ pub struct Grid {
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
-    /// Size of a request in bytes, and depth, of the writers in [`Load::Beside`].
+    /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],
-    /// Numbers of jobs that flush each write of 4 KiB ([`Load::Flushed`]).
+    /// Numbers of jobs of [`Load::Flushed`], in which each job flushes after each write of 4 KiB.
     pub flushing: &'static [u32],
     /// Loads that pause after each request, on hosts that can continue data.
     pub pauses: Pauses,
@@ -153,7 +155,7 @@ impl Grid {
             jitters: &[false, true],
         },
     };
-    /// The thin grid: a part of the whole grid that runs in a minute.
+    /// A part of [`FULL`](Self::FULL) that runs in a minute.
     pub const THIN: Grid = Grid {
         places: &PLACES,
         sizes: &[4 << 10, 64 << 10],
@@ -216,9 +218,10 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest, for a cell that is too near to a border.
-/// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
-/// drains, it takes that long to fill.
+/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell whose
+/// result is near the border between two verdicts. The last one is for a cell with a rate above the
+/// physical limit: where a card's cache fills only a little faster than it drains, it takes that
+/// long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
@@ -230,7 +233,8 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings of a cell on a board whose wake-up times are already those of the cell.
+/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
+/// already has the cell's time to wake a thread.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -253,7 +257,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures of one setting's run.
+/// Returns the figures (rate and latencies) of one setting's run in a cell.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {
@@ -275,7 +279,8 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs the cells of a grid. Calls `progress` after each cell.
+/// Runs each combination of board, card, load and settings in `cells`. Calls `progress` with each
+/// result.
 pub fn sweep(
     cells: &[Cell],
     amount: Amount,
@@ -289,7 +294,7 @@ pub fn sweep(
     measured.into_iter().collect()
 }
 
-/// Returns the figures of the cells as rows for [`super::json_lines`].
+/// Returns the results of all comparisons as rows for [`super::json_lines`].
 pub fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {

@@ -1,5 +1,5 @@
-//! Cells that unmodified Linux ran on the laboratory's controller and card (`mmcq guest`), next to
-//! the models of Linux and mmcq.
+//! Loads that unmodified Linux ran on the laboratory's controller and card (`mmcq guest`), next to
+//! the results of the models of Linux and of mmcq.
 
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
@@ -15,10 +15,10 @@ const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 /// Setting with which `mmcq.ko` is compared: the same stack in the simulator.
 const MODULE: Setting = Setting::Mmcq;
 
-/// Result of a cell on unmodified Linux.
+/// Rates of unmodified Linux with one board, card and load (a cell).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// Cell that unmodified Linux ran.
+    /// Case (board, card and load) that was measured on unmodified Linux.
     pub cell: Cell,
     /// Rates in MiB/s by setting. The rate of `mmcq.ko` is listed with the setting of the simulated
     /// stack.
@@ -55,8 +55,8 @@ impl Judged {
         linux.map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// Returns how much faster `mmcq.ko` is than the better of unmodified Linux's settings, in
-    /// percent; `None`: `mmcq.ko` did not run the cell.
+    /// Returns by how many percent `mmcq.ko` is faster than the better of unmodified Linux's
+    /// settings, in the same comparison; `None`: `mmcq.ko` did not run it.
     pub fn module_percent(&self) -> Option<f64> {
         Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }
@@ -109,7 +109,8 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     Ok(cells)
 }
 
-/// Runs the cells that unmodified Linux ran with the models of the laboratory.
+/// Runs the loads that unmodified Linux ran (`cells`) with the laboratory's models of Linux and
+/// mmcq.
 pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];

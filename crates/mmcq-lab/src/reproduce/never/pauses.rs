@@ -57,7 +57,7 @@ impl fmt::Display for Pause {
 }
 
 impl Pauses {
-    /// Returns the cells with pauses of a place (board and card).
+    /// Returns all combinations of load, size and pause to run on this board with this card.
     pub(super) fn cells(&self, place: Place) -> Vec<Cell> {
         let mut cells = Vec::new();
         for load in [Load::Read, Load::Write] {
@@ -133,8 +133,8 @@ impl Pause {
     }
 }
 
-/// Writes one line for each cell with pauses of a place: the rate of every setting, and mmcq
-/// compared with the better of Linux's settings.
+/// Writes a table for one board with a card: one line for each cell whose jobs pause. The line has
+/// the rate of every setting, and the difference of mmcq and the better of Linux's settings.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

@@ -4,32 +4,35 @@ use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verd
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Summary of a sweep: numbers of cells by verdict.
+/// Summary of a sweep: how many comparisons (cells) had each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Number of all cells that were measured.
     pub cells: usize,
-    /// Number of cells by verdict, in the order of [`Verdict`].
+    /// Number of measured cases for each verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Number of measured cells with a sequential load without pauses.
+    /// Number of comparisons with a sequential load without pauses.
     pub sequential: usize,
-    /// Number of sequential cells without pauses in which mmcq is faster.
+    /// Number of comparisons, with a sequential load without pauses, in which mmcq is faster than
+    /// the best setting of Linux.
     pub sequential_faster: usize,
     /// Number of sequential cells without pauses at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,
     /// Number of cells in which a setting is faster than the physical limit.
     pub beyond_limit: usize,
-    /// Number of cells in the list of open losses that are not below Linux any more.
+    /// Number of cells that are in the list of open losses, although mmcq is not slower there any
+    /// more.
     pub mended: usize,
 }
 
 impl Summary {
-    /// Counts these cells by their verdicts.
+    /// Counts the results of these comparisons by their verdicts.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts these cells by their verdicts, with `open` as the list of open losses.
+    /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
+    /// the open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -46,28 +49,31 @@ impl Summary {
         sum
     }
 
-    /// Returns whether the promise holds. All open losses are still below and no other cell is; no
-    /// setting is beyond the limit; and of the sequential cells that are not at the limit, at least
-    /// half are faster.
+    /// Returns true if all of these hold: mmcq is slower than Linux, or has a longer percentile, in
+    /// exactly the cells that the list of open losses names; no setting is faster than the physical
+    /// limit; and of the sequential cells that are not at the limit, mmcq is faster in at least
+    /// half.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;
         wrong == 0 && 2 * self.sequential_faster >= self.sequential_with_room()
     }
 
-    /// Returns the number of sequential cells that are not at the limit, so that there is something
-    /// to gain.
+    /// Returns the number of cases with a sequential load in which Linux or mmcq is below the
+    /// physical limit, so that a stack can still gain.
     fn sequential_with_room(&self) -> usize {
         self.sequential - self.sequential_at_limit
     }
 }
 
-/// Returns the whole text: a table of all cells, what was left out, the cells below, the counts.
+/// Returns the whole text: a table of all results (cells), what was left out, the cells in which
+/// mmcq is slower than Linux or has a longer 99th percentile, and the counts.
 pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns, with `open` as the list of open losses.
+/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
+/// mmcq is slower than Linux.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
@@ -97,8 +103,8 @@ fn places(measured: &[Measured]) -> Vec<Place> {
     places
 }
 
-/// Writes mmcq's gains in the cells of a place in percent: a line for each load, size and wake-up
-/// time, a column for each number of jobs and depth.
+/// Writes, in percent, by how much mmcq is faster than Linux at one place (board and card): a line
+/// for each load, size and wake-up time, and a column for each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| {
         one.cell.place == place && one.cell.load != Load::Beside && one.cell.pause.is_none()
@@ -138,7 +144,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// Writes the cells of a place in which a reader runs beside a writer.
+/// Writes one line for each cell with this board and card in which a reader runs beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {
@@ -155,7 +161,8 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
     out.push('\n');
 }
 
-/// Writes every cell in which mmcq is below Linux, the worst first.
+/// Writes every cell in which mmcq is slower than Linux or has a longer percentile, the worst
+/// first.
 fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let slower = |one: &&Measured| one.verdict_with(open) == Verdict::Slower;
     let mut slower: Vec<&Measured> = measured.iter().filter(slower).collect();
@@ -172,22 +179,23 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Returns as text the rates of mmcq and of the best setting of Linux in a cell, and how much mmcq
-/// loses.
+/// Returns as text the rates of mmcq and of the best setting of Linux in one comparison, and how
+/// much mmcq loses.
 fn against_best(one: &Measured) -> String {
     let (best, rate) = one.best();
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
 }
 
-/// Returns as text the shortest 99th percentile of Linux in a cell, and how much longer mmcq's is.
+/// Returns as text the shortest 99th percentile of latency that a setting of Linux has in this
+/// cell, and by how many percent mmcq's is longer.
 fn against_shortest(one: &Measured) -> String {
     let (best, us) = one.shortest();
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))
 }
 
-/// Writes a line for each measured cell in `open`, the list of known losses. The line gives the
-/// reason for the loss or, if mmcq does not lose in this cell any more, says that the cell must
-/// leave the list.
+/// Writes a line for each measured cell that is in `open`, the list of known losses. The line gives
+/// the reason for the loss. If mmcq does not lose in this cell any more, the line says instead that
+/// the cell must leave the list.
 fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     for one in measured {
         let Some(loss) = known::find(open, &one.cell) else { continue };
@@ -236,8 +244,8 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// Writes that some cells are compared twice (with early and with late completion of writes), and
-/// why.
+/// Writes that some results are compared twice, and why: in one comparison mmcq completes a write
+/// when its data are transferred, in the other when it is programmed.
 fn twice(out: &mut String, measured: &[Measured]) {
     let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
     if count > 0 {

@@ -15,10 +15,10 @@ use prost::Message;
 const SEQUENCE: u32 = 1;
 /// Value of Perfetto's field `child_ordering`: child tracks are sorted by their ranks.
 const BY_RANK: i32 = 3;
-/// Number of values of a counter that shows shares of time: one for each of so many equal intervals
-/// of the trace.
+/// Number of equal intervals of the trace for each of which a counter has a value: the share of the
+/// interval in which something was in use. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
 const SHARES: u64 = 200;
-/// Length in ns of the shortest interval for which such a counter has a value.
+/// Shortest interval in ns of the counters of [`SHARES`]: a shorter trace gets fewer intervals.
 const SHARE_MIN_NS: u64 = 10_000;
 
 /// Returns the bytes of the trace file. Times in the file are in ns from the start of the window.
@@ -41,9 +41,9 @@ struct Way {
     interrupt: Option<usize>,
 }
 
-/// Returns the ways of all requests. The phase is `None` if no data command of the window names the
-/// request's first block. That is so for a task of the card's queue, and for a request in a packed
-/// transfer.
+/// Returns for each request the phase and the interrupt that served it. The phase is `None` if no
+/// data command of the window names the request's first block. That is so for a task of the card's
+/// queue, and for a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
     let way = |request: &super::Request| {
@@ -78,7 +78,8 @@ fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// Returns the number of a request's arrow, which is never 0.
+/// Returns the number by which Perfetto joins a request with its phase and its interrupt by arrows
+/// (a flow); never 0.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }
@@ -192,8 +193,9 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
 }
 
-/// Writes a counter in percent, with a value for each of [`SHARES`] intervals. 100 % means that
-/// `lanes` of the `spans` cover the whole interval.
+/// Writes a counter in percent: for each of about [`SHARES`] equal intervals, how much of the
+/// interval is covered by `spans` (begin and end in ns). Spans may overlap: 100 % means that
+/// `lanes` spans are in progress during the whole interval.
 fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
     let track = out.counter(group, name, "%");
     let (from_ns, until_ns) = (out.from_ns, out.until_ns);
@@ -216,7 +218,7 @@ fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u6
     out.count(track, until_ns, 0.0);
 }
 
-/// Packets of the trace, and the tracks made so far for it.
+/// Packets of the trace that were made so far, and the tracks that they describe.
 #[derive(Default)]
 struct Out {
     from_ns: u64,

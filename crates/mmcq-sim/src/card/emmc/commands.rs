@@ -253,7 +253,8 @@ impl EmmcCard {
         (arg >> 16) as u16 == self.rca
     }
 
-    /// Executes CMD1 [eMMC 6.4.2].
+    /// Executes CMD1: the host gives its supply voltages, and the device reports whether its
+    /// power-up has ended [eMMC 6.4.2].
     fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let sector_mode = if self.config.sector_mode() { 1 << 30 } else { 0 };
@@ -432,8 +433,9 @@ impl EmmcCard {
         self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
     }
 
-    /// Applies the quirks of a card that does not support CMD23. `counted`: CMD23 came before this
-    /// transfer. Returns the extra delay in ns of such a transfer, or locks the card up.
+    /// Applies the quirks of cards on which a transfer after CMD23 goes wrong. `counted` says
+    /// whether CMD23 came before this transfer. Returns the extra delay of the transfer in ns, or
+    /// locks the card up.
     pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

@@ -74,7 +74,7 @@ pub(crate) enum Revision {
     V5_1 = 8,
 }
 
-/// Fastest bus timing of the device; each value includes the slower timings above it.
+/// Fastest bus timing of the device, which also supports all slower timings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fastest {
     Hs26,

@@ -17,7 +17,7 @@ pub(crate) struct PowerClasses {
 }
 
 impl PowerClasses {
-    /// Returns whether each class fits in the four bits that EXT_CSD has for it.
+    /// Returns whether each power class fits in the four bits that EXT_CSD has for it.
     pub(crate) fn fit(&self) -> bool {
         [self.hs26, self.hs52, self.ddr52, self.hs200, self.hs400]
             .as_flattened()
@@ -42,7 +42,8 @@ impl PowerClasses {
 
 impl EmmcCard {
     /// Checks at a data transfer that POWER_CLASS, which the host has set, is at least what the
-    /// present bus timing and width need. Otherwise the card reports a violation.
+    /// present bus timing and width need. Otherwise the model records a violation
+    /// ([`Card::violations`](crate::card::Card::violations)).
     pub(super) fn draw(&mut self, now_ns: u64) {
         let classes = &self.config.power_classes;
         let mode = self.mode();

@@ -18,7 +18,7 @@ const URGENT_BKOPS: u8 = 1 << 0;
 const SYSPOOL_EXHAUSTED: u8 = 1 << 2;
 /// Bit of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL: a packed command failed.
 const PACKED_FAILURE: u8 = 1 << 3;
-/// Bit EXCEPTION_EVENT of R1.
+/// Bit EXCEPTION_EVENT of R1: the eMMC reports an event such as urgent background work.
 const EXCEPTION_EVENT: u32 = 1 << 6;
 
 /// Background work under way: its begin and end in ns, and the number of written bytes that it
@@ -84,7 +84,7 @@ impl EmmcCard {
         NEGLECTED_NS * u64::from(self.background_level().saturating_sub(1))
     }
 
-    /// Returns EXCEPTION_EVENTS_STATUS.
+    /// Returns EXCEPTION_EVENTS_STATUS of EXT_CSD: the events that are present now, one bit each.
     fn exceptions(&self) -> u8 {
         let used_up = self
             .config

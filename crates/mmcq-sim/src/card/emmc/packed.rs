@@ -33,7 +33,7 @@ pub struct PackedConfig {
     pub writes: u8,
     /// Largest number of entries in a packed read.
     pub reads: u8,
-    /// Busy time in ns after each entry except the last.
+    /// Busy time in ns of a packed write after the data of each entry except the last.
     pub entry_ns: u64,
     /// Number of flash units that read in parallel.
     pub units: u8,

@@ -7,8 +7,8 @@
 //! open transfer does not pay that time.
 //!
 //! A *run* is a sequence of write commands in which each command begins where the one before ended.
-//! Ending a command takes [`Reopen::reopen_ns`] more if its run was already longer than
-//! [`Reopen::from_bytes`] when the command began.
+//! Ending a command takes [`Reopen::reopen_ns`] more if its run already had
+//! [`Reopen::from_bytes`] bytes or more when the command began.
 //!
 //! The first [`Gc::run_bytes`] of each run count as not sequential. The card stalls once for
 //! garbage collection in every [`Gc::every_bytes`] of such bytes. The place of the stall among
@@ -29,7 +29,8 @@ use super::Flash;
 pub struct Close {
     /// Busy time in ns at the end of a write command, after all its data are in the flash.
     pub close_ns: u64,
-    /// Extra busy time of a command that continues a long run; `None`: no extra time.
+    /// Extra busy time at the end of a write command that continues a long sequence of contiguous
+    /// writes; `None`: no extra time.
     pub reopen: Option<Reopen>,
     /// Stalls of writes for garbage collection; `None`: no stalls.
     pub gc: Option<Gc>,
@@ -42,17 +43,19 @@ pub struct Close {
 pub struct Reopen {
     /// Extra busy time in ns at the end of a write command that continues a long run.
     pub reopen_ns: u64,
-    /// Length in bytes above which a run counts as long: the extra time applies if the run has this
-    /// length when a command begins.
+    /// Length in bytes from which on a run counts as long. The extra time applies if the run had
+    /// this length before the command began.
     pub from_bytes: u64,
 }
 
 /// Garbage collection, which stalls writes that are not sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// Number of bytes at the beginning of each run of writes that do not count as sequential.
+    /// Number of bytes at the beginning of each series of contiguous writes that count as not
+    /// sequential.
     pub run_bytes: u64,
-    /// Number of bytes that do not count as sequential, in which one stall occurs.
+    /// Distance of two stalls in bytes: one stall occurs in each stretch of this many written bytes
+    /// that do not count as sequential.
     pub every_bytes: u64,
     /// Length of a stall in ns.
     pub stall_ns: u64,
@@ -74,7 +77,7 @@ impl Gc {
 pub(super) struct Runs {
     /// Byte address at which the last write command ended.
     end: Option<u64>,
-    /// Length in bytes of the run to which the last write command belongs.
+    /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,
     /// Number of written bytes so far that count as not sequential: of each run the first
     /// [`Gc::run_bytes`] bytes.

@@ -69,7 +69,7 @@ pub struct Timing {
     pub drain_bytes_per_s: u64,
     /// Size in bytes of a page that is programmed as a whole. Each page that a write touches drains
     /// as a whole, unless the write before touched it too. 0: only the written bytes drain. Not
-    /// with [`Timing::close`].
+    /// used with [`Timing::close`].
     pub program_bytes: u64,
     /// Extra busy time of a write that does not continue the one before; `None`: no extra time.
     pub scatter: Option<Scatter>,
@@ -95,8 +95,8 @@ pub struct Timing {
 pub struct Scatter {
     /// Extra busy time in ns at the end of a write command that does not continue the one before.
     pub busy_ns: u64,
-    /// Length in bytes above which a command takes the extra time; the card collects shorter
-    /// commands.
+    /// Length in bytes above which a command takes the extra time. The card gathers shorter
+    /// commands in its cache.
     pub from_bytes: u64,
 }
 
@@ -136,7 +136,8 @@ pub struct Flash {
     /// What the flash did since a caller last took this value
     /// ([`Card::take_work`](super::Card::take_work)).
     pub(crate) work: Work,
-    /// Journal of the written sectors that are not yet safe in the flash.
+    /// Journal of the written sectors that are not in the flash yet, so that a power cut may lose
+    /// them.
     pub(crate) journal: Journal,
     /// Faults that strike the card's flash.
     pub(crate) faults: Faults,
@@ -230,7 +231,7 @@ impl Flash {
         }
     }
 
-    /// Returns the end in ns of an erase of this number of groups.
+    /// Returns the time in ns at which an erase of this number of erase groups ends.
     pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
         // After an erase, prefetched data of the old content must not be read.
         self.run = None;

@@ -7,10 +7,11 @@
 //!
 //! While an open-ended read waits for the host, the card continues to fetch until its buffer is
 //! full. So a transfer that continues after a pause finds its next pages in the buffer. But a stop
-//! interrupts a page fetch: then the first page of the next read begins [`Ahead::abort_ns`] later.
-//! This delay is absent if the buffer was full or the fetch had reached the end of the card. In a
-//! closed-ended read (after CMD23) the card stops fetching at the count, or continues as for an
-//! open-ended read ([`Ahead::when_counted`]). CMD17 fetches only its block.
+//! may interrupt a page fetch: then the flash cannot fetch for the next read until
+//! [`Ahead::abort_ns`] after the stop. There is no such delay if the buffer was full, or if the
+//! fetch had reached the end of the card. In a closed-ended read (after CMD23) the card stops
+//! fetching at the count, or continues as for an open-ended read ([`Ahead::when_counted`]). CMD17
+//! fetches only its block.
 //!
 //! The bus is never faster than the flash array, so that the number of buffered pages grows only
 //! while the host pauses. The model assumes a buffer of four pages or more, which hides the restart
@@ -38,8 +39,8 @@ pub struct Pages {
 pub struct Ahead {
     /// Number of bytes that the card reads ahead of the host.
     pub bytes: u64,
-    /// Time in ns from the end of a read to the first page of the next read, if the stop
-    /// interrupted a page fetch.
+    /// Time in ns for which the flash is still occupied after the end of a read, if the stop
+    /// interrupted a page fetch. The next read fetches its first page only afterwards.
     pub abort_ns: u64,
     /// Whether the card also reads ahead beyond the count of CMD23.
     pub when_counted: bool,
@@ -124,7 +125,8 @@ impl Reading {
 }
 
 impl Flash {
-    /// Returns the time in ns of the first page of a read command that came at `now_ns`.
+    /// Returns the time in ns at which the first page is read from the flash, for a read command
+    /// that came at `now_ns`.
     pub(crate) fn first_page_ns(&self, now_ns: u64) -> u64 {
         now_ns.max(self.fetching_until_ns).saturating_add(self.timing.read_first_ns)
     }

@@ -24,7 +24,7 @@ pub struct Prefetch {
     pub bytes_per_s: u64,
 }
 
-/// The run of consecutive reads that is under way.
+/// Reads that follow each other without a gap, as far as they have come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Byte address up to which the host has read.
@@ -58,8 +58,9 @@ fn unit_end(at: u64) -> u64 {
 }
 
 impl Flash {
-    /// Returns the time in ns of the first block of a read command that continues the run; `None`
-    /// if the command does not continue the run.
+    /// Returns the time in ns of the first block of a read command that begins at byte address
+    /// `at`, if the last read ended there. Otherwise returns `None`: the card has prefetched
+    /// nothing for this command.
     pub(crate) fn goes_on_ns(&mut self, at: u64, now_ns: u64) -> Option<u64> {
         let prefetch = self.timing.prefetch?;
         let run = self.run.as_mut().filter(|run| run.next == at)?;
@@ -68,8 +69,8 @@ impl Flash {
         Some(there_ns.max(now_ns.saturating_add(prefetch.hit_ns)))
     }
 
-    /// Returns the time in ns at which the 4 KiB unit at byte address `at` is fetched. The read
-    /// must continue the run.
+    /// Returns the time in ns at which the card has fetched the 4 KiB unit at byte address `at`
+    /// from the flash. The read must continue the card's present run of consecutive reads.
     pub(crate) fn fetched_ns(&mut self, at: u64, now_ns: u64) -> u64 {
         let (Some(prefetch), Some(run)) = (self.timing.prefetch, &mut self.run) else { return now_ns };
         run.advance(&prefetch, now_ns);
@@ -77,8 +78,8 @@ impl Flash {
         run.there_ns(&prefetch, unit_end(at)).max(now_ns)
     }
 
-    /// Records that a read command ended at this address. `on`: the command had continued the run
-    /// of reads.
+    /// Records that a read command ended at byte address `at`. `on`: the command continued the
+    /// sequence of reads in which each begins where the last one ended.
     pub(crate) fn read_to(&mut self, at: u64, on: bool, now_ns: u64) {
         let Some(prefetch) = self.timing.prefetch else { return };
         match &mut self.run {

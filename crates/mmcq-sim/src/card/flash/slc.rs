@@ -1,9 +1,10 @@
 //! An SLC cache: a part of the flash that stores one bit per flash cell, and is written faster.
 //!
 //! As long as the SLC cache has room, the write cache drains into it at [`Slc::bytes_per_s`]. When
-//! it is full, further bytes drain at the lower [`super::Timing::drain_bytes_per_s`]. While nothing
-//! waits to be programmed, the card moves the content of the SLC cache to the other flash. This
-//! frees its room at [`Slc::free_bytes_per_s`].
+//! the SLC cache is full, the write cache drains into the other flash at the lower rate
+//! [`super::Timing::drain_bytes_per_s`]. While the write cache is empty, the card moves the content
+//! of the SLC cache to the other flash. This frees room in the SLC cache at
+//! [`Slc::free_bytes_per_s`].
 
 /// Size and rates of the SLC cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,8 @@ const SCALE: u128 = 1_000_000_000;
 pub(super) struct Filled {
     /// Number of bytes in the SLC cache, times 10^9.
     level: u128,
-    /// Fraction of a byte that was programmed without room in the SLC cache, times 10^9.
+    /// Amount that was programmed while the SLC cache had no room and that [`Filled::fill`] has not
+    /// returned yet, because it is less than a byte: a fraction of a byte times 10^9.
     beyond: u128,
 }
 

@@ -13,7 +13,7 @@ use super::{Flash, Slc};
 
 /// The whole of a share or a probability: [`Delays::share`] counts parts of 10^9.
 pub const WHOLE: u32 = 1_000_000_000;
-/// Largest number of tries or collections in one command.
+/// Largest number of read retries or garbage collections in one command.
 const MOST: u64 = 32;
 
 /// How the times of a card's single commands vary.
@@ -33,9 +33,10 @@ pub struct Spread {
 /// Delays that a share of all read or write commands has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// Share of the commands that are delayed, in parts of [`WHOLE`].
+    /// Share of all read commands, or of all write commands, that are delayed, in parts of
+    /// [`WHOLE`].
     pub share: u32,
-    /// Time in ns of one further try or one collection.
+    /// Time in ns of one delay, such as a repeated read or a garbage collection.
     pub each_ns: u64,
     /// Probability that another delay follows, in parts of [`WHOLE`].
     pub again: u32,

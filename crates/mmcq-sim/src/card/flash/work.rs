@@ -4,9 +4,9 @@
 /// How many times an event of the flash happened, and how long these events took together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Number of times that the event happened.
+    /// Number of times that this kind of event (such as a retry) happened.
     pub count: u64,
-    /// Sum of the durations of these events in ns.
+    /// Sum in ns of the durations of this event.
     pub ns: u64,
 }
 
@@ -25,11 +25,11 @@ impl Times {
 /// Work of the flash: flushes, and what [`Spread`](super::Spread) adds to reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Flushes of the cache.
+    /// Number and total duration of the flushes of the cache.
     pub flushes: Times,
-    /// Reads that needed further tries.
+    /// Number of reads that needed further tries, and total duration of these tries.
     pub retries: Times,
-    /// Writes that met garbage collection.
+    /// Number of writes that met garbage collection, and total duration of the collections.
     pub collections: Times,
     /// Number of bytes for which the SLC cache had no room, so that they were programmed at the
     /// slow rate.
@@ -37,7 +37,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Adds the counts and times of another run to these.
+    /// Adds the counts and times of `other` to these.
     pub fn add(&mut self, other: &Work) {
         self.flushes.add(other.flushes);
         self.retries.add(other.retries);

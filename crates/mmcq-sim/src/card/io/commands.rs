@@ -72,7 +72,8 @@ impl IoCard {
         !self.trouble.never_ready && self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
     }
 
-    /// Executes CMD5 [SDIO 3.2].
+    /// Executes CMD5: the host gives its supply voltages, and the card reports whether its power-up
+    /// has ended [SDIO 3.2].
     fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.illegal = false;
         let wanted = arg & 0x00ff_ffff;
@@ -150,7 +151,7 @@ impl IoCard {
         }
     }
 
-    /// Executes CMD52 [SDIO 5.1].
+    /// Executes CMD52, which reads or writes one register byte of a function [SDIO 5.1].
     fn direct(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (write, number, raw) = (arg >> 31 != 0, (arg >> 28 & 7) as usize, arg >> 27 & 1 != 0);
         let (address, value) = (arg >> 9 & 0x1_ffff, arg as u8);
@@ -205,7 +206,7 @@ impl IoCard {
         }
     }
 
-    /// Executes CMD53 [SDIO 5.3].
+    /// Executes CMD53, which starts a data transfer of a function [SDIO 5.3].
     fn extended(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (write, number) = (arg >> 31 != 0, (arg >> 28 & 7) as usize);
         let (blocks, increment) = (arg >> 27 & 1 != 0, arg >> 26 & 1 != 0);

@@ -127,7 +127,7 @@ pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_
     chain
 }
 
-/// Returns the tuple chain of a function.
+/// Returns the bytes of the CIS of a function, a chain of tuples.
 pub(super) fn function_chain(function: &FunctionConfig, ocr: u32) -> Vec<u8> {
     let mut body = [0u8; 42];
     body[0] = 1;

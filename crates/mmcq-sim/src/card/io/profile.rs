@@ -1,4 +1,4 @@
-//! The TOML of an I/O card: a `description` and an `[io]` table with its functions.
+//! Reads the TOML profile of an I/O card: a `description` and an `[io]` table with its functions.
 
 use super::config::{self, Cis, FunctionConfig, IoConfig};
 use super::function::{Function, Loopback};

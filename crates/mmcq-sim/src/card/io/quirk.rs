@@ -44,9 +44,9 @@ pub struct IoQuirks {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CisBytes {
-    /// Function that the chain belongs to; 0 is the card itself.
+    /// Function to which the chain of tuples belongs; 0 is the card itself.
     pub function: u8,
-    /// Index in the chain of the first replaced byte.
+    /// Index of the first replaced byte in the function's tuple chain (its CIS).
     pub at: usize,
     /// Values of the replacement bytes.
     pub bytes: Vec<u8>,

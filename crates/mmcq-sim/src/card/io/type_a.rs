@@ -20,7 +20,7 @@ pub mod register {
     pub const INTRD: u32 = 0x13;
     /// Interrupt enable register; bit 0 enables the interrupt.
     pub const EN_INTRD: u32 = 0x14;
-    /// Mode register.
+    /// Mode register: the model stores what the host writes, without an effect.
     pub const MODE: u32 = 0x20;
 }
 

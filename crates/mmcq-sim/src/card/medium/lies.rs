@@ -8,21 +8,24 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Distance in bytes between a write and the false second write of
 /// [`Lie::WritesFar`](crate::plant::Lie::WritesFar).
 const FAR_BYTES: u64 = 1 << 20;
-/// Number of commands after a failed write at which its data appear or vanish.
+/// For planted bugs that act later: the number of commands after a failed write at which its data
+/// appear or vanish.
 const LATER: u64 = 12;
 
 type Sector = [u8; SECTOR];
 
-/// State of the planted bugs, by sector number.
+/// State of a card's planted bugs, which tests use to see whether a checker finds them, by sector
+/// number.
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     commands: u64,
     /// Data of writes that the card reported as failed, by sector. A repeated write of the same
     /// data fails again.
     failing: BTreeMap<u64, Sector>,
-    /// Sectors of failed writes, for the planted bugs. The sector is the content that reads show in
-    /// turn with the present one, or that the medium gets later. The number counts reads, or is
-    /// that of the command that failed.
+    /// Sectors of failed writes, for the planted bugs that change such a sector later. With
+    /// `FailedFlips` the content is the failed data, which every second read returns; the number
+    /// counts the reads. With the other bugs the medium gets this content later; the number is that
+    /// of the command that failed.
     failed: BTreeMap<u64, (Sector, u64)>,
     /// Content that erased or discarded sectors had before, and the number of reads since the
     /// erase.

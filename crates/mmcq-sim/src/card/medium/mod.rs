@@ -232,8 +232,8 @@ impl Medium {
         Ok(())
     }
 
-    /// Returns the short form of the sector that begins at this byte address; `None` if it has
-    /// none.
+    /// Returns the description (such as "a repeated word") from which the content of the sector at
+    /// this byte address can be generated; `None`: the content is stored as bytes.
     #[inline]
     pub(crate) fn short(&self, at: u64) -> Option<Short> {
         let known = at.is_multiple_of(SECTOR_BYTES) && self.check(at, SECTOR_BYTES).is_ok();

@@ -165,8 +165,8 @@ impl Sparse {
         }
     }
 
-    /// Returns the short form of the sector that begins at this byte address; `None` if it has
-    /// none.
+    /// Returns the description (such as "a repeated word") from which the content of the sector at
+    /// this byte address can be generated; `None`: the content is stored as bytes.
     pub(super) fn short(&self, at: u64) -> Option<Short> {
         match self.sector(at) {
             Sector::Untouched => Some(Short::Fill(self.fill)),
@@ -235,7 +235,7 @@ impl Sparse {
         }
     }
 
-    /// Returns the index of this page in `pages`; makes the page if it is missing.
+    /// Returns the index in `pages` of the page `page` of a table; makes the page if it is missing.
     #[inline]
     fn page(&mut self, table: usize, page: usize) -> u32 {
         self.table(table);

@@ -12,7 +12,8 @@ use super::spread::{self, SpreadKeys};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
-/// Smallest number of pages of a buffer that hides the restart of the pipeline.
+/// Smallest size of the read-ahead buffer in a profile, in flash pages. A buffer of this size hides
+/// the time in which the flash pipeline restarts.
 const LEAST_AHEAD_PAGES: u64 = 4;
 
 #[derive(Deserialize)]
@@ -132,8 +133,9 @@ impl TryFrom<BTreeMap<String, [f64; 2]>> for Intervals {
 }
 
 impl Place<'_> {
-    /// Checks the condition for a key that needs another key, or excludes one: returns an error if
-    /// the key is present. `Ok` if it is absent.
+    /// Returns an error if a key is present that may not be. A caller uses this for a key that
+    /// needs another key, or that excludes another key. `expected` is the condition, for the
+    /// error's text.
     pub(super) fn only<T>(
         &self,
         key: &str,
@@ -204,8 +206,8 @@ pub(super) fn timing(
 }
 
 /// Returns the size of the cache in bytes. For a card with `[flash.cache]` it is the size in the
-/// card's register, if it has such a register. A size of 0 there means the size of the receive
-/// buffer.
+/// card's register, if it has such a register. If the register shows 0, the card has no cache, and
+/// the size of the receive buffer counts.
 fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -> Result<u64, ProfileError> {
     let given = keys.write.get_ref().cache_kib.as_ref();
     match (&keys.cache, register_kib, given) {
@@ -225,7 +227,7 @@ fn buffer_bytes(keys: &WriteKeys) -> u64 {
 }
 
 /// Returns the times of `[flash.cache]`; `None` if the profile does not have this table. `drains`
-/// tells whether the profile has a cache with a rate.
+/// tells whether the profile has a cache of limited size and the rate at which it drains.
 fn cache(place: &Place<'_>, keys: &FlashKeys, drains: bool) -> Result<Option<Cache>, ProfileError> {
     let Some(table) = &keys.cache else { return Ok(None) };
     let cache = table.get_ref();
@@ -316,7 +318,8 @@ fn ahead(place: &Place<'_>, keys: &ReadKeys, page_kib: u64) -> Result<Option<Ahe
 }
 
 /// Returns the size in bytes of the flash page that is programmed as a whole; 0 if the profile has
-/// none. `drains` tells whether the profile has a cache with a rate.
+/// none. `drains` tells whether the profile has a cache of limited size and the rate at which it
+/// drains.
 fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, ProfileError> {
     let Some(size) = &keys.program_kib else { return Ok(0) };
     let kib = *size.get_ref();
@@ -346,7 +349,8 @@ fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, Profi
 }
 
 /// Returns the times that the card needs at the end of a write command; `None` if the profile has
-/// none. `drains` tells whether the profile has a cache with a rate.
+/// none. `drains` tells whether the profile has a cache of limited size and the rate at which it
+/// drains.
 fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Close>, ProfileError> {
     let Some(close_us) = &keys.close_us else {
         let expected = "only beside `close_us`";

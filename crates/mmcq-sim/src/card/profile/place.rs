@@ -1,4 +1,4 @@
-//! Places in a profile's text: lines and keys for errors, and times by their unit.
+//! Finds the line and the key of a value in a profile's text, for errors, and converts times to ns.
 
 use super::ProfileError;
 use toml::Spanned;

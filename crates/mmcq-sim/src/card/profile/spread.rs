@@ -53,9 +53,9 @@ const COLLECTIONS: Names =
 /// Values of the three keys that describe one kind of delay; `None`: the key is absent.
 type Given<'a> = [Option<&'a Spanned<f64>>; 3];
 
-/// Returns the content of the table; `None` if the profile does not have it. `slow` is the rate in
-/// bytes per second of the flash behind a cache. It is `None` if the card has no such cache, or if
-/// the profile has `close_us`.
+/// Returns the content of the table `[flash.spread]`; `None` if the profile does not have it.
+/// `slow` is the rate in bytes per second at which the write cache drains into the flash. It is
+/// `None` if the cache has no size or no rate, or if the profile has `close_us`.
 pub(super) fn spread(
     place: &Place<'_>,
     table: Option<&Spanned<SpreadKeys>>,
@@ -100,7 +100,7 @@ fn part(place: &Place<'_>, key: &str, value: &Spanned<f64>, most: f64) -> Result
     }
 }
 
-/// Checks that the SLC cache is a part of a card of this capacity.
+/// Returns an error if the SLC cache is not smaller than the capacity of the card.
 pub(super) fn check_size(
     place: &Place<'_>,
     table: Option<&Spanned<SpreadKeys>>,

@@ -221,7 +221,8 @@ impl SdCard {
         Some(reply)
     }
 
-    /// Executes ACMD41 [SD 4.2.3].
+    /// Executes ACMD41: the host gives its supply voltages, and the card reports whether its
+    /// power-up has ended [SD 4.2.3].
     pub(super) fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;
@@ -417,8 +418,9 @@ impl SdCard {
         }
     }
 
-    /// Applies the quirks of a card that does not support CMD23. `counted`: CMD23 came before this
-    /// transfer. Returns the extra delay in ns of such a transfer, or locks the card up.
+    /// Applies the quirks of cards on which a transfer after CMD23 goes wrong. `counted` says
+    /// whether CMD23 came before this transfer. Returns the extra delay of the transfer in ns, or
+    /// locks the card up.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

@@ -8,9 +8,9 @@ use super::config::Spec;
 use super::{EraseRange, SdCard};
 use crate::faults::{Point, Strike};
 
-/// Argument of CMD38: erase.
+/// Argument of CMD38: the blocks are erased, and read as all zeros or all ones afterwards.
 const ERASE: u32 = 0;
-/// Argument of CMD38: discard.
+/// Argument of CMD38: the blocks are discarded, and their content is undefined afterwards.
 const DISCARD: u32 = 1;
 
 impl SdCard {

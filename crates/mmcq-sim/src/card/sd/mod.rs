@@ -42,9 +42,9 @@ enum Transfer {
         write: Write,
         single: bool,
     },
-    /// The data block of CMD48.
+    /// The data block of CMD48: extension registers that the host reads.
     ReadExtension(Box<[u8; 512]>),
-    /// The data block of CMD49.
+    /// The data block of CMD49: extension registers that the host writes, at this place.
     WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
@@ -81,7 +81,8 @@ pub struct SdCard {
     app: bool,
     saw_cmd8: bool,
     ready_ns: Option<u64>,
-    /// Time in ns of the last ACMD41, if it was an inquiry.
+    /// Time in ns of the last ACMD41, if it was an inquiry (an ACMD41 without voltages); otherwise
+    /// `None`.
     inquired_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,

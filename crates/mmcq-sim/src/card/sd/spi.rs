@@ -72,7 +72,8 @@ pub(super) struct Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpiReply {
     pub(crate) r1: u8,
-    /// Bytes of R2, R3 or R7 that follow R1, and their number.
+    /// Those bytes of the response that follow R1 (in R2, R3 and R7), and how many of the four are
+    /// used.
     rest: ([u8; 4], u8),
     pub(crate) flow: Flow,
 }

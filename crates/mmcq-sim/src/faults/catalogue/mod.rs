@@ -51,7 +51,7 @@ pub enum Means {
     /// A special card (`cards/quirks`) or controller (`controllers`); the value is the name of its
     /// profile.
     Profile(&'static str),
-    /// A card whose profile gets these lines in its `[quirk]` table; it may be any card.
+    /// A card whose profile gets these lines in its `[quirk]` table. Any card can be used for this.
     Quirk(&'static str),
     /// An action on the whole machine: a power cut, another card, a clock near its end.
     Campaign,
@@ -61,7 +61,7 @@ pub enum Means {
     Test,
 }
 
-/// Letter and subject of each chapter.
+/// Letter and subject of each chapter of the catalogue of failures.
 pub const CHAPTERS: [(char, &str); 9] = [
     ('A', "Link"),
     ('B', "Busy and time"),

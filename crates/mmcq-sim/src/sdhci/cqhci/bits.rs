@@ -26,9 +26,11 @@ pub const CRA: u16 = 0x5c;
 
 /// Value of the version register CQVER: version 5.10.
 pub const VERSION: u32 = 0x0510;
-/// Reset value of SSC1: poll at one block before the end, and every 4096 clocks.
+/// Reset value of the send status configuration register (SSC1): the engine polls the card's queue
+/// status at one block before the end of a task's data, and otherwise every 4096 clocks.
 pub const SSC1_RESET: u32 = 0x0001_1000;
-/// Reset value of RMEM: the error bits of R1, but neither EXCEPTION_EVENT nor CARD_IS_LOCKED.
+/// Reset value of the response mode error mask (RMEM): the error bits of R1, but neither
+/// EXCEPTION_EVENT nor CARD_IS_LOCKED.
 pub const RMEM_RESET: u32 = 0xfdf9_a080;
 
 /// Bits of the configuration register CQCFG.

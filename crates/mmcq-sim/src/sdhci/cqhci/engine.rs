@@ -98,8 +98,8 @@ struct Progress {
     sending: Option<Job>,
     /// Slot whose task uses the data lines.
     moving: Option<u8>,
-    /// Whether the present block is the one at which the engine polls the card's queue status
-    /// (field CBC of SSC1).
+    /// Whether the present block is the one at which the engine polls the card's queue status. The
+    /// field CBC of the send status configuration register (SSC1) selects this block.
     poll_due: bool,
     /// Time in ns of the next poll of the card's queue status, after a poll that found no ready
     /// task.
@@ -506,8 +506,9 @@ impl Engine {
         }
     }
 
-    /// Returns the latest time in ns at which the completed tasks that wait for an interrupt must
-    /// be reported; `None`: no task waits.
+    /// Returns the time in ns at which the interrupt for completed tasks comes at the latest. Until
+    /// then the interrupt is delayed, so that one interrupt reports several tasks (coalescing).
+    /// `None`: no completed task waits for its interrupt.
     pub fn counted_ns(&self) -> Option<u64> {
         self.counted_ns
     }

@@ -5,7 +5,8 @@ use crate::faults::{Point, Strike};
 use crate::sdhci::Sdhci;
 use crate::slot::Core;
 
-/// Mask of the field CIT in SSC1: the pause between two polls of the card's queue status.
+/// Mask of the field CIT in the send status configuration register (SSC1): the pause between two
+/// polls of the card's queue status.
 const PAUSE: u32 = 0xffff;
 
 impl Sdhci {

@@ -8,8 +8,8 @@
 //!
 //! Where the standard leaves something open, the model does this:
 //! - Of the ready tasks, the one whose doorbell was rung first is executed first.
-//! - After an error (TERRI) the engine sends no further command until the driver has halted and
-//!   resumed it.
+//! - After an error (register CQTERRI) the engine sends no further command until the driver has
+//!   halted and resumed it.
 //! - Without coalescing each completed task interrupts, even if the bit Int of its descriptor is
 //!   clear.
 //! - A task descriptor that is not valid causes an ADMA error of its task.

@@ -12,16 +12,16 @@ const QUEUE_BARRIER: u32 = 1 << 14;
 /// What the task of a slot does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Transfers data.
+    /// The task transfers data, by CMD46 or CMD47.
     Data {
         read: bool,
         blocks: u16,
-        /// Argument of CMD44 for the task.
+        /// Argument of the CMD44 that describes the task: direction, number of blocks and flags.
         how: u32,
         /// Argument of CMD45 for the task.
         address: u32,
     },
-    /// Sends a command that the driver has chosen (direct command).
+    /// The task sends a command that the driver has chosen (direct command).
     Direct {
         index: u8,
         arg: u32,

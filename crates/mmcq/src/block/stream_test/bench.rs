@@ -18,7 +18,8 @@ pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     pause: P,
     /// Number of the last run. Each block that the run wrote contains this number.
     version: u32,
-    /// Number of the run that wrote the guard: the blocks behind the present run.
+    /// Number of the run that wrote the guard blocks. They follow the blocks of the present run,
+    /// which must not change them.
     guarded: u32,
     /// Whether the engine has stopped keeping transfers open, after failures.
     lost: bool,
@@ -39,7 +40,8 @@ struct Run {
     /// Checksum of all data that were read.
     sum: u64,
     /// Number of requests whose first block differs from the last block of the request before. Only
-    /// with such data does a lost or repeated block change the checksum.
+    /// these test anything: with equal blocks, a lost or repeated block would not change the
+    /// checksum.
     telling: u32,
     /// The first wrong block. After a run of writes: a block that reads back with other data than
     /// were written. In a run of reads: a block with data that a test has written to another block.
@@ -213,8 +215,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(())
     }
 
-    /// Reads back what the last run has written and the guard behind it; returns the first wrong
-    /// block.
+    /// Reads back the blocks that the last write of the test has written, and the blocks behind
+    /// them, which it must not have changed. Returns the first wrong block.
     async fn wrong_block(&mut self, case: &StreamCase) -> Result<Option<Wrong>, Error> {
         let end = self.test.lba + u64::from(case.all_blocks());
         let guarded = end + u64::from(GUARD);

@@ -24,7 +24,8 @@ pub(super) fn sum_of(block: &[u8]) -> u64 {
     block.chunks_exact(8).fold(SEED, |sum, bytes| mixed(sum ^ number_of(bytes)))
 }
 
-/// Returns the word with the number `at` of a block that the run `version` writes.
+/// Returns the word with the index `at` in the block `lba`, as write number `version` of the test
+/// writes it.
 const fn word(lba: u64, version: u32, at: usize) -> u64 {
     match at {
         0 => lba,
@@ -33,8 +34,8 @@ const fn word(lba: u64, version: u32, at: usize) -> u64 {
     }
 }
 
-/// Fills the memory of a request with what the run `version` writes from the block `lba` on.
-/// `shift`: the blocks of the buffer before that memory.
+/// Fills the memory of a request with the data that write number `version` of the test writes from
+/// the block `lba` on. The request's memory begins `shift` blocks after the begin of the buffer.
 pub(super) fn fill(buf: &mut [u8], lba: u64, shift: u32, blocks: u32, version: u32) {
     let memory = buf.chunks_exact_mut(BLOCK_BYTES as usize).skip(shift as usize);
     for (block, lba) in memory.take(blocks as usize).zip(lba..) {
@@ -44,7 +45,8 @@ pub(super) fn fill(buf: &mut [u8], lba: u64, shift: u32, blocks: u32, version: u
     }
 }
 
-/// Returns whether a block is what the run `version` has written to the block `lba`.
+/// Returns whether a block has exactly the data that the run with number `version` wrote to the
+/// block `lba`.
 pub(super) fn is_block(block: &[u8], lba: u64, version: u32) -> bool {
     block.chunks_exact(8).enumerate().all(|(at, bytes)| number_of(bytes) == word(lba, version, at))
 }

@@ -84,7 +84,8 @@ pub async fn stream_test<B: Platform, const N: usize>(
     (verdict, bench.into_buffer())
 }
 
-/// Restores the engine's setting when it is dropped.
+/// Guard of a test: when it is dropped, the engine gets back the rule for keeping transfers open
+/// that it had before the test.
 struct Setting<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     before: StaysOpen,

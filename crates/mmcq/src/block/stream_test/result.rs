@@ -1,4 +1,4 @@
-//! What a test of open transfers has shown.
+//! Results of a test of open transfers: of each case, and of all cases together.
 
 use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
@@ -14,7 +14,7 @@ pub struct StreamTimes {
     pub worst_ns: u64,
 }
 
-/// What a case has shown.
+/// Result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {
@@ -36,8 +36,9 @@ pub enum StreamOutcome {
     Wrong {
         /// The first wrong block; `None`: not known, because a test of reads compares checksums.
         lba: Option<u64>,
-        /// The block to which the data belong that were found in the wrong block, if this test has
-        /// written them. The number of the wrong block itself: it has older data of its own.
+        /// Number of the block whose data were found in the wrong block: another block that this
+        /// test has written. If it is the number of the wrong block itself, this block has data of
+        /// an earlier write. `None`: the data are not of this test.
         holds: Option<u64>,
     },
     /// A request has failed.
@@ -85,7 +86,7 @@ pub struct StreamResult {
     pub case: StreamCase,
     /// Times with each transfer closed.
     pub closed: StreamTimes,
-    /// Times with transfers kept open.
+    /// Times of the run in which transfers were kept open.
     pub open: StreamTimes,
     /// Number of transfers that continued an open one.
     pub continued: u32,
@@ -134,7 +135,8 @@ pub struct StreamVerdict {
 }
 
 impl StreamVerdict {
-    /// Returns whether the test has shown that this way of open transfers may be switched on.
+    /// Returns whether the test has shown that open transfers of this kind are safe, so that a
+    /// board may enable them.
     pub const fn may_be_switched_on(&self) -> bool {
         self.right > 0 && self.failed == 0 && self.unproven == 0
     }

@@ -40,7 +40,7 @@ pub struct Span {
 /// The results of starting a phase on the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The controller has the phase.
+    /// The controller has accepted the phase and executes it.
     Started,
     /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
     /// refusal.
@@ -104,7 +104,7 @@ impl<H> Bus<H> {
         self.phase = phase;
     }
 
-    /// Notes what the driver has returned from a start.
+    /// Handles the driver's answer to the start of a phase: the phase was started, or refused.
     #[inline(always)]
     pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
         match result {
@@ -143,7 +143,8 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Notes that the phase has failed, or will not be started any more.
+    /// Clears the note that the lines were in use when the phase was to start: the phase has
+    /// failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
         self.blocked = false;
@@ -154,14 +155,15 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data. The caller knows that a transfer is in
+    /// Returns whether the controller has a phase with data. Call it only while a transfer is in
     /// progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Notes when the end of the phase became known.
+    /// Records the phase that has ended as the last one. `now_ns`: time at which the engine learned
+    /// of the end.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
@@ -253,7 +255,8 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// Tests that the time of one phase's refusals does not count for the next phase.
+    /// Tests that each phase has its own time limit for refusals of its start: the time that an
+    /// earlier phase was refused does not count.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

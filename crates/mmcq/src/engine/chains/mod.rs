@@ -83,7 +83,8 @@ impl Card {
 }
 
 impl<P: Profile> Order<P> {
-    /// Notes that the data of this request, a member of the chain, have been transferred.
+    /// Notes that the data of this request have been transferred as part of a chain (several
+    /// transfers in one list).
     pub fn link_moved<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
         self.note_done(slots, index, now_ns);
         let slot = slots.at_mut(index);
@@ -132,16 +133,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
-    /// Returns whether a chain may begin now, by the card, the controller and the blockers.
+    /// Returns whether a chain may begin now: the card ends transfers by itself, its addresses have
+    /// no more than 32 bits, and no cause forbids at present to collect requests.
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Collects the request `next` and the requests that continue it. Returns true if none of them
-    /// is cut, and their transfer may be the next link (transfer) of the chain. `blocks` and
-    /// `members`: how many blocks and requests the chain has already.
+    /// Collects into `part` the request `next` and the requests that continue it. Returns true if
+    /// their transfer may be the next link (transfer) of the chain; it may not if a request does
+    /// not fit into it as a whole. `blocks` and `members`: number of blocks and of requests that
+    /// the chain has already.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
@@ -225,8 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests the next link of the chain. Returns false if the requests
-    /// cannot be a link; they stay in the queue.
+    /// Makes the collected requests the next transfer of the chain. Returns false if they cannot be
+    /// one; they stay in the queue.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -280,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the collected chain on the controller.
+    /// Starts the collected chain (several transfers in one list) on the controller.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.lane.chain_times_ns(&self.bus, &self.card);
         // Code that reads the present phase sees the whole chain as one phase of its first

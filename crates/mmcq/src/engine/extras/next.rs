@@ -11,7 +11,7 @@ use crate::spec::command::Command;
 pub(in super::super) enum Next {
     /// Sends a command without busy.
     Command(Place, Command),
-    /// Sends a command with busy, which lasts at most this long.
+    /// Sends a command with busy; the number is the longest time of the busy in ns.
     Order(Place, Command, u64),
     /// Transfers whole blocks between the card and this memory. `changes`: they change blocks in
     /// the card's cache.
@@ -27,7 +27,7 @@ pub(in super::super) enum Next {
 }
 
 impl Next {
-    /// Returns the end of a request with this error.
+    /// Returns the step that ends a request with this error.
     pub const fn fail(error: Error) -> Next {
         Next::End(Err(error))
     }

@@ -1,21 +1,23 @@
-//! The steps of a request that the extras serve: their kinds, and their places in the series.
+//! The steps of a request that is executed in several steps ([`extras`](super)): their kinds, and
+//! their places in the series.
 
-/// The kind of the step in progress, with its place in the series.
+/// The kind of the command or pause in progress, with its place in the request's series of
+/// commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
-    /// A command without busy.
+    /// A command after which the card is not busy.
     Command(Place),
     /// A command with busy.
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
-    /// CMD13 after busy.
+    /// CMD13, which polls for the end of busy after the command at this place.
     Status(Place),
     /// A pause.
     Pause(Place),
 }
 
-/// Places in the series of steps of a request.
+/// Which command or pause of a request's series of commands is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Place {
     /// The command of a [`Kind::LongCommand`](crate::engine::Kind::LongCommand).
@@ -34,7 +36,7 @@ pub(in super::super) enum Place {
     Erase,
     /// CMD6 that switches to another partition.
     Enter,
-    /// CMD23 in the partition.
+    /// CMD23 before a transfer of data in the partition.
     Count,
     /// The transfer of data in the partition.
     Move,
@@ -44,7 +46,7 @@ pub(in super::super) enum Place {
     FlushStart,
     /// CMD48 that reads whether the flush is over.
     FlushAsk,
-    /// CMD13 between two pieces of a write with special rules.
+    /// CMD13 between two pieces of a long write that follows special rules, such as a durable one.
     Piece,
 }
 

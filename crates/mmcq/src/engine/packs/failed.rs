@@ -51,7 +51,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Splits a pack whose entry with this number, counted from 1, has failed.
+    /// Handles a pack of which an entry has failed. The requests of the entries before it are
+    /// complete. All others are sent again, those of the failed entry one by one. `failed`: number
+    /// of the entry, from 1.
     pub fn split_pack<const N: usize, P: Profile>(
         &mut self,
         batch: &Batch<N>,
@@ -96,7 +98,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Stops waiting for the status of packed writes, whose result stays unknown.
+    /// Gives up waiting for the status of packed writes. Their result stays unknown, so they are
+    /// written once more.
     pub fn doubt_settling<const N: usize, P: Profile>(
         &mut self,
         ledger: &mut Durability,
@@ -131,7 +134,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles a status after a packed write that shows an error.
+    /// Handles a status with an error that comes after a packed write. If the status shows an
+    /// exception event, reads EXT_CSD to find the failed entry. Otherwise each write of the packed
+    /// command may have failed.
     #[cold]
     pub(super) fn judge(&mut self, status: u32, now_ns: u64) {
         if status & R1::EXCEPTION_EVENT == 0 || !self.look_at_pack(now_ns) {

@@ -45,7 +45,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Sets whether the result of the last pack's writes is known.
+    /// Records whether it is known which writes of the last pack have succeeded.
     pub(in crate::engine) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.packs_mut() {
             packs.set_fate(fate);
@@ -88,7 +88,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether `part` has requests, and the limits have cut none of them.
+    /// Returns whether `part` is not empty and contains each of its requests completely, so that
+    /// the limits of a transfer have cut no request.
     pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
@@ -96,8 +97,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns two values: whether the request may be an entry of a pack (alone or merged with
-    /// others), and whether it is a reliable write.
+    /// Returns two values: whether the request may go in a packed command (alone or merged with
+    /// others), and whether it is a reliable write there.
     pub fn is_packable(
         &self,
         card: &Card,
@@ -204,8 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether a pack may begin now, by the card, the memory for the header and the
-    /// blockers.
+    /// Returns whether a pack may begin now: the card knows CMD23, there is memory for the header,
+    /// and no cause stops packs.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();
@@ -393,7 +394,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Handles the response of a command for the pack that has no data of requests.
+    /// Handles the response of a command that belongs to a pack but transfers no data of its
+    /// requests, such as the CMD23 before the header.
     #[inline(never)]
     pub(super) fn pack_event(&mut self, event: Event, now_ns: u64) {
         let Event::Done(status) = event else { return };

@@ -5,13 +5,15 @@ use super::super::outcome::not_written;
 use crate::host::{Cause, Direction, Stage};
 use crate::spec::response::R1;
 
-/// The steps of the ladder. Their numbers are for statistics; docs/recovery.md has the order.
+/// The steps of recovery from a failure. Their numbers are for statistics; docs/recovery.md has the
+/// order in which recovery takes them.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
     /// Classifies the failure.
     Classify,
-    /// Counts those earlier pieces of the request as done whose result is certain.
+    /// Counts those pieces of the request as done that were sent before the failure and have
+    /// certainly succeeded.
     Salvage,
     /// Resets the lines, and reads the card's state (CMD13).
     Status,
@@ -34,10 +36,10 @@ pub enum RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// Number of steps of the ladder.
+    /// Number of steps that recovery knows, from the weakest to the strongest.
     pub const COUNT: usize = 11;
 
-    /// All steps of the ladder, in the order of
+    /// All steps of recovery, from the weakest to the strongest, in the order of
     /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
     pub const ALL: [RecoveryStep; Self::COUNT] = [
         RecoveryStep::Classify,
@@ -61,7 +63,8 @@ impl RecoveryStep {
 pub struct RecoveryEvent {
     /// When the step was taken, in nanoseconds.
     pub at_ns: u64,
-    /// The card's status in this incident so far: the OR of all R1 that came.
+    /// The card's status since this failure: the OR of all R1 that have come while it is being
+    /// handled.
     pub status: u32,
     /// The step that was taken.
     pub step: RecoveryStep,
@@ -74,12 +77,13 @@ pub(in super::super) struct Trace {
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
     step: [RecoveryStep; Trace::LENGTH],
-    /// Number of steps since the engine was made; it wraps.
+    /// Number of recovery steps since the engine was made, modulo 2^32.
     count: u32,
 }
 
 impl Trace {
-    /// Number of steps that are stored; fewer on small cores, which have little memory.
+    /// Number of steps of recovery that the trace stores; fewer on small cores, which have little
+    /// memory.
     const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {

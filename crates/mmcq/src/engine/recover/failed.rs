@@ -1,5 +1,5 @@
-//! The failure of the transfer in progress: its error, the card's status, and the size of the
-//! pieces that are tried.
+//! The failure of the transfer in progress: its error, the card's status, and how many blocks the
+//! next try may transfer at a time.
 
 use super::super::Error;
 use crate::host::{Cause, Stage};
@@ -41,7 +41,7 @@ impl Failed {
         self.error
     }
 
-    /// Takes the error that the requests get if recovery can do no more.
+    /// Takes the error with which the requests end if recovery does not succeed.
     #[inline(always)]
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
@@ -53,10 +53,10 @@ impl Failed {
         self.status = 0;
     }
 
-    /// Clears the status bits, except errors that the engine has not handled yet, since the card
-    /// reports them only once. `is_busy`: the engine was polling a busy card, so the errors so far
-    /// are such errors. `of_order`: errors that the card reported while it was busy after a
-    /// command.
+    /// Clears the collected status bits, except errors that the engine has not handled yet: the
+    /// card reports these only once. With `is_busy` the engine was polling a busy card, so all
+    /// errors collected so far are kept. `of_order`: more errors to keep, which the card reported
+    /// while it was busy after a command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;
@@ -78,13 +78,13 @@ impl Failed {
         }
     }
 
-    /// Returns whether the card may be busy with the command, as far as is known.
+    /// Returns whether the card may be busy with the failed command, as far as is known.
     pub fn may_be_in_busy(&self) -> bool {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
 
-    /// Returns all status bits that the card has sent since the failure, or since the busy that is
-    /// watched began.
+    /// Returns all status bits that the card has sent since the failure; while recovery waits for
+    /// the end of a busy, since that busy began.
     #[inline(always)]
     pub fn status(&self) -> u32 {
         self.status
@@ -96,7 +96,8 @@ impl Failed {
         self.piece_blocks = blocks;
     }
 
-    /// Removes the limit on the blocks of a transfer.
+    /// Allows transfers of any length again. Recovery had limited the number of blocks in a
+    /// transfer.
     #[inline(always)]
     pub fn make_whole(&mut self) {
         self.piece_blocks = u32::MAX;

@@ -1,4 +1,4 @@
-//! The handshake of engine and supervisor as a trait, for the tests of this tree.
+//! Trait with the calls between engine and supervisor, so that tests can play the supervisor.
 
 use super::super::{CardParams, Engine, Error};
 use super::ServiceRequest;
@@ -10,7 +10,8 @@ use core::task::Waker;
 /// [`card::supervise`](crate::card::supervise) instead. This trait is no part of the interface, and
 /// may change in any version.
 pub trait Handshake {
-    /// Takes the engine's request for help. Each request is returned once.
+    /// Takes the [`ServiceRequest`] that the engine has made to the supervisor. Each is returned
+    /// once.
     fn take_service_request(&mut self) -> Option<ServiceRequest>;
 
     /// Sets the waker of the supervisor. `None`: there is no supervisor any more.
@@ -21,7 +22,7 @@ pub trait Handshake {
     #[must_use = "to be woken or dropped outside of any lock"]
     fn take_service_waker(&mut self) -> Option<Waker>;
 
-    /// Reports the result of the help.
+    /// Reports to the engine the result of the help that it requested.
     fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64);
 }
 

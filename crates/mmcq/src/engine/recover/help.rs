@@ -55,14 +55,14 @@ pub enum ServiceRequest {
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// Whether the supervisor has taken the open request.
+    /// Whether the supervisor has taken the request in `asked`.
     taken: bool,
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
     /// Requests that the card needs go before.
     dismissed: bool,
-    /// Whether the card rests; then the supervisor has to wake it.
+    /// Whether the card is in a low-power state; then the supervisor has to wake it.
     rest: Resting,
-    /// Whether there is a supervisor.
+    /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
     /// Whether a card came or went, and no supervisor has been notified.
     untold: bool,
@@ -77,7 +77,8 @@ pub(in super::super) struct Helping {
 enum Pace {
     /// Nothing has been sent to the card yet.
     Unbegun,
-    /// The supervisor's last step began at this time, in nanoseconds.
+    /// The supervisor sends commands to the card, the last of which began at this time, in
+    /// nanoseconds.
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
@@ -99,7 +100,8 @@ impl Helping {
         waker: None,
     };
 
-    /// Returns whether a request to the supervisor is open, taken or not.
+    /// Returns whether the engine waits for help from the supervisor, which may or may not have
+    /// begun.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }
@@ -131,7 +133,8 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Returns whether the request is for a card with a fault.
+    /// Returns whether the engine requests help because of a fault (a tuning, a slower mode, a new
+    /// initialisation or a power cycle), and not for a chore.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,
@@ -144,8 +147,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
-    /// it.
+    /// Drops the engine's request to the supervisor, if there is one. Only a request that the
+    /// supervisor shall end (a dismissal) stays.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
@@ -181,23 +184,25 @@ impl Helping {
         begins
     }
 
-    /// Returns whether the card rests and nothing has to wake it.
+    /// Returns whether the card rests (its clock is stopped, or it sleeps) and no request has come
+    /// that needs it awake.
     pub fn rests(&self) -> bool {
         self.rest == Resting::Yes
     }
 
-    /// Ends the card's rest: the supervisor has woken it, or tries to.
+    /// Records that the card does not rest (sleep, or have its clock stopped) any more: the
+    /// supervisor has woken it, or tries to.
     pub fn end_rest(&mut self) {
         self.rest = Resting::No;
     }
 }
 
-/// State of the card's rest.
+/// Whether the card rests: its clock is stopped, or it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {
     No,
     Yes,
-    /// The rest has to end: a request waits, or the supervisor is to end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
     Over,
 }
 
@@ -437,7 +442,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 
-    /// Does one turn of an engine that is stopped. Returns true if there is nothing to do now.
+    /// Takes one step of an engine in which only urgent requests may start, because it waits for
+    /// help or does not know whether a card is present. Returns true if there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
         if !P::RECOVERS {
@@ -534,7 +540,8 @@ impl ServiceRequest {
         }
     }
 
-    /// Returns whether the card is initialised again, or another card is initialised, by this help.
+    /// Returns whether the card loses its state by what this request asks for: it is initialised
+    /// again, or another card is initialised.
     fn loses_state(self) -> bool {
         matches!(
             self,
@@ -547,8 +554,8 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// Clears the counts of damage and of tries, and allows another step to a slower mode: the
-    /// counts do not hold for the new mode.
+    /// Allows another step to a slower mode, and clears the counts of damaged transfers and of
+    /// tries, which do not hold for the new mode.
     fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);

@@ -12,11 +12,12 @@ use super::Recovery;
 use crate::host::{BusOp, Host};
 use crate::sched::Profile;
 
-/// Time between two tries to stop the controller.
+/// Time in ns between two tries to stop a controller that still uses memory of requests.
 const AGAIN_NS: u64 = 1_000_000_000;
 
 impl<const N: usize> Slots<N> {
-    /// Frees the memory that the controller could use: it has been stopped now.
+    /// Ends the requests whose memory a controller could still access because it could not be
+    /// stopped: it has stopped now.
     pub fn let_go_of_kept(&mut self, timers: &mut Timers) {
         if !timers.take_kept() {
             return;

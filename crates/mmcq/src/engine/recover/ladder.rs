@@ -13,9 +13,9 @@
 //! | the error as the result | all | |
 //!
 //! Damage is a wrong CRC, end bit or index. If it struck three of 64 transfers, the first measure
-//! is a tuning, and the next one a slower mode. Two tunings because of damage are at least a second
-//! apart. A reset of the controller that loses a tuning allows another one, at most three times in
-//! an incident.
+//! is a tuning, and the next one a slower mode. Two tunings that damage has caused are at least a
+//! second apart. A reset of the controller that loses a tuning allows another one, at most three
+//! times in an incident.
 //!
 //! A card that does not come back to `tran` gets three measures, once each: a reset of the
 //! controller, an initialisation, a power cycle ([`ServiceRequest`]). Then the card is given up.
@@ -35,11 +35,13 @@ use crate::spec::response::R1;
 
 /// The bus is too fast if this many transfers in [`DAMAGE_WINDOW`] are damaged.
 const DAMAGES: usize = 3;
-/// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
+/// Number of transfers, counted by the engine: if [`DAMAGES`] of so many transfers were damaged on
+/// the bus, the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
-/// Shortest time between two tunings because of damage.
+/// Shortest time in ns between two tunings because of damaged data or responses.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
-/// Most steps to a slower mode in one incident.
+/// Most steps to a slower mode in one recovery (from a failure until its requests have their
+/// answer).
 const SLOWER_MAX: u8 = 5;
 
 impl<P: Profile> Order<P> {
@@ -97,8 +99,9 @@ impl Incident {
         }
     }
 
-    /// Takes the permission for the incident's tuning. Returns false if it is used up, or the last
-    /// tuning was not long ago.
+    /// Allows one tuning in this incident, and notes that it was used. Returns false if the
+    /// incident has used it already, if the last tuning was not long ago, or if there is no
+    /// supervisor.
     pub fn spend_retune(&mut self, helping: &Helping, now_ns: u64) -> bool {
         let rested =
             self.retuned_ns == 0 || self.untuned || now_ns.saturating_sub(self.retuned_ns) >= RETUNE_PAUSE_NS;
@@ -108,8 +111,8 @@ impl Incident {
         }
     }
 
-    /// Takes the permission for the incident's step to a slower mode. Returns false if it is used
-    /// up.
+    /// Returns whether recovery may ask the supervisor for a slower bus mode, and counts this as
+    /// done. The limit for one failure is `SLOWER_MAX` times.
     pub fn spend_slowdown(&mut self, helping: &Helping) -> bool {
         helping.has_supervisor() && self.slowed < SLOWER_MAX && self.spend(RecoveryStep::Slower) && {
             self.slowed += 1;
@@ -291,8 +294,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; requests that cannot be repeated
-    /// end.
+    /// Puts the requests of the failed transfer back to the front of the queue. Requests that must
+    /// not be repeated end with the error.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
@@ -325,7 +328,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the incident: the requests of the failed transfer get the error.
+    /// Ends recovery without success: the requests of the failed transfer get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.end_incident(now_ns);

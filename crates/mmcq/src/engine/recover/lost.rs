@@ -22,8 +22,8 @@ impl Incident {
         }
     }
 
-    /// Forgets the rewritten writes that have ended without a status of the card: no result of
-    /// theirs is awaited any more.
+    /// Removes from the set `doubted` those rewritten writes that have ended although no status of
+    /// the card has shown their result. The engine waits no longer for these results.
     #[cold]
     pub fn forget_ended<const N: usize>(&mut self, slots: &Slots<N>) {
         for index in bits(self.doubted & !self.redo) {
@@ -66,9 +66,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// Initialises again a card that has not lost its state. The data in its cache are lost only
-    /// with the initialisation, so they do not count as lost yet, as they do in
-    /// [`recover_lost_card`](Self::recover_lost_card).
+    /// Requests that the card is initialised again, or power-cycled, although it has not lost its
+    /// state. Only that initialisation loses the data in the card's cache. So they do not count as
+    /// lost yet; in [`recover_lost_card`](Self::recover_lost_card) they do.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();
@@ -113,8 +113,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 mod tests {
     use super::*;
 
-    /// Tests a write that was sent once more, and then ends in another way than by a status. No
-    /// result of it is awaited any more, also when its slot has another write.
+    /// Tests that the engine stops to wait for the result of a write that has ended with an error
+    /// of the transfer, and not by a status of the card. It also stops if the slot then gets
+    /// another write.
     #[test]
     fn a_write_that_has_ended_is_not_in_doubt() {
         for rewritten in [true, false] {

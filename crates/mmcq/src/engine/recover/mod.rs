@@ -52,22 +52,22 @@ use questions::state_pause_ns;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Most phases of one pass that may fail: two CMD13, a CMD12, and one CMD13 more.
+/// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
 /// How many times one incident repeats a tuning that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends in one pass.
+/// Most CMD12 that recovery sends after a failed phase, before it takes a stronger measure.
 const STOPS_MAX: u8 = 3;
 
-/// The failure that recovery handles now, and the state of the ladder.
+/// The failure that recovery handles now, and the measures that recovery has taken for it.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Incident {
     failed: Failed,
-    /// Whether an incident is under way.
+    /// Whether a failure is being handled now; if false, the other fields are not valid.
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
@@ -76,7 +76,7 @@ pub(super) struct Incident {
     /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
     class: Class,
-    /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
+    /// Measures of recovery that were taken since the failure, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
     /// Whether the failed phase was CMD23.
@@ -88,14 +88,14 @@ pub(super) struct Incident {
     /// Whether the failed phase should have continued an open transfer. Its requests are then tried
     /// again with a new command, and the failure does not count as a try.
     again: bool,
-    /// Whether the tuning was requested because the card did not even return its status: then
-    /// nothing can continue without the tuning.
+    /// Whether the tuning was requested because the card did not even respond to CMD13. Then
+    /// recovery cannot continue before the tuning.
     unheard: bool,
-    /// Number of resets of the controller that lost a tuning of this incident.
+    /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,
-    /// Number of failed phases in this pass.
+    /// Number of failed phases in the present round (pass) of recovery.
     faults: u8,
-    /// Number of CMD12 that recovery has sent in this pass.
+    /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
     /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,
@@ -139,7 +139,7 @@ impl Incident {
         }
     }
 
-    /// Returns the failure: its error, the card's status, and the size of its pieces.
+    /// Returns the failure: its error, the card's status, and the limit on blocks in new tries.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed
@@ -180,7 +180,7 @@ impl Incident {
         self.status_lost = true;
     }
 
-    /// Marks all measures as not taken, for a new incident.
+    /// Forgets which measures of recovery were taken, since another failure begins.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
     }
@@ -193,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether this measure was already taken in the incident.
+    /// Returns whether recovery has already used this measure for the present failure.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
@@ -215,14 +215,14 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
-    /// to that limit: the time that the card itself may need.
+    /// Begins a new incident: each measure of recovery may be taken again, and the time limit
+    /// restarts. `card_ns`: time in ns that the card itself may need, which is added to the limit.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    /// Begins a pass of recovery with no fault and no stop counted.
+    /// Begins a pass of recovery: sets its counts of faults and of CMD12 commands to 0.
     pub fn begin_pass(&mut self, busy: &mut Busy) {
         (self.faults, self.stops) = (0, 0);
         busy.not_asked();
@@ -246,9 +246,9 @@ impl Incident {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// raw phases (of the recovery itself, say), phases of I/O functions, changes of the bus and
-    /// pauses, and for all requests while no card is known.
+    /// Returns whether the request's client handles the failure, and not the engine's recovery.
+    /// This holds for raw phases (of the recovery itself, say), phases of I/O functions, changes of
+    /// the bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -276,7 +276,7 @@ impl<E, T: Lanes> Lane<E, T> {
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
 
-    /// Notes that what is in progress has failed with this error.
+    /// Records that the phase in progress, or the wait for it, has failed with this error.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, incident: &mut Incident, error: Error) {
@@ -285,9 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the longest time in ns for which the card may still work when a request's deadline
-    /// has passed. For an erase in progress that is its longest time, for another control request
-    /// the longest time of a flush.
+    /// Returns for how long in ns the card may still be busy after a request has missed its
+    /// deadline. For an erase in progress this is the longest time of the erase, for another
+    /// control request the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,
@@ -379,7 +379,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
 
-    /// Begins a new incident, or the next try of an open one.
+    /// Begins to handle a failure, or its next try if it is being handled already.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
             return self.incident.begin_pass(self.lane.busy_mut());
@@ -460,7 +460,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::All, now_ns);
     }
 
-    /// Continues with the card, now that the controller's lines are free again.
+    /// Continues recovery after the lines were freed: asks for the card's status, or ends recovery.
     fn resume_with_lines(&mut self, now_ns: u64) {
         self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         if self.lane.owner_recovers(&self.slots, &self.card)

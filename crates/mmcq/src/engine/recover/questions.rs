@@ -18,21 +18,22 @@ pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLIN
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
 
-/// Returns the time from this poll to the next.
+/// Returns the time in ns between two CMD13 that poll the card's state after an error. `questions`:
+/// how many polls there were so far; the more, the longer the time.
 pub(super) fn state_pause_ns(questions: u32) -> u64 {
     u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
 }
 
 impl Card {
-    /// Returns whether there is time for another try, and for the polls if that fails too.
-    /// Otherwise the incident would exceed its time.
+    /// Returns whether the incident's time limit allows another try. The time for the polls that
+    /// would follow if the try fails is included.
     pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
         let card_ns = self.plan().longest_ns();
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
-    /// Returns the time limit of a flush of the card's cache, in ns, if the failed request is a
-    /// control request (`of_control`); otherwise 0.
+    /// Returns the time limit in ns of a flush of the eMMC's cache, if the failed request is a
+    /// control request (`of_control`), since this may have been a flush; otherwise 0.
     pub fn flush_ns(&self, of_control: bool) -> u64 {
         match self.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,
@@ -42,8 +43,9 @@ impl Card {
 }
 
 impl Incident {
-    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
-    /// the controller's own timer.
+    /// Returns how often recovery polls the card's state (CMD13) before it takes the next step.
+    /// `order_ns`: longest time in ns for which the card may still work. For an erase or a flush
+    /// this may be much longer than the time limit of the controller.
     pub fn questions_max<P: Profile>(&self, order_ns: u64) -> u32 {
         let asked = (order_ns / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // The card gets that time once: after a reset of the controller it has had the time.

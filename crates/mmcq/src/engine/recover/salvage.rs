@@ -26,7 +26,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 impl<const N: usize> Batch<N> {
-    /// Marks the earlier pieces of the writes in progress to be written once more.
+    /// Marks those writes in progress of which earlier pieces were already sent: they are written
+    /// once more from their first block.
     pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
         if self.direction() != Direction::Write {
             return;
@@ -71,8 +72,8 @@ impl Incident {
         self.redo |= 1 << index;
     }
 
-    /// Marks these writes to be written once more, since their result is unknown. Writes that were
-    /// already written a second time end with an error.
+    /// Marks all writes whose status has not come yet to be written once more, since their result
+    /// is unknown. Writes that were already written a second time end with an error.
     pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
         for index in bits(slots.take_settling()) {
             let slot = slots.at_mut(index);
@@ -109,7 +110,8 @@ impl<E, T: Lanes> Lane<E, T> {
             && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
     }
 
-    /// Counts the step [`RecoveryStep::Salvage`], if earlier pieces of the transfer are done.
+    /// Counts the step [`RecoveryStep::Salvage`], if some requests of the failed transfer already
+    /// have blocks that were transferred before it.
     pub fn salvage<const N: usize, P: Profile>(
         &mut self,
         batch: &Batch<N>,
@@ -123,8 +125,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Restarts writes that wait for their next piece, or for the flush that makes them durable: a
-    /// cache has lost their data. Erases of which a piece is done end with an error.
+    /// Restarts writes whose data a cache has lost: writes of which only a part was transferred,
+    /// and a write that waits for the flush which makes it durable. Erases of which a part is done
+    /// end with [`Error::CacheLost`].
     pub fn begin_again<const N: usize, P: Profile>(
         &mut self,
         incident: &mut Incident,
@@ -158,8 +161,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides, at the end of a pass of recovery, the results of the writes that were sent before
-    /// the failed transfer. The card's status decides; if that status was lost, the writes are sent
+    /// Decides the results of the writes that were sent before the failed transfer, at the end of a
+    /// pass of recovery. The card's status decides. If that status was lost, the writes are sent
     /// once more.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
@@ -214,7 +217,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a card that has lost its state: the result of earlier writes stays unknown.
+    /// Handles a card that has lost its state: no status will show any more whether earlier writes
+    /// succeeded.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();

@@ -23,7 +23,7 @@ impl<const N: usize> Slots<N> {
         self.settling |= 1 << index;
     }
 
-    /// Takes all requests that wait for a status; they no longer wait.
+    /// Empties the set of the requests that wait for the card's next status, and returns it.
     #[inline(always)]
     pub fn take_settling(&mut self) -> SlotSet {
         core::mem::take(&mut self.settling)
@@ -58,9 +58,9 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.ended)
     }
 
-    /// Gives this error to the queued writes and erases of which a part is done, also to writes
-    /// that wait for a flush of their own. The data that the cache could not write may be theirs,
-    /// and their own flush would then report success although these data are lost.
+    /// Gives this error to the queued writes and erases of which a part is done, because the card
+    /// could not write data of its cache. The lost data may be of that part. Without this error, a
+    /// later flush could make such a request succeed.
     #[cold]
     pub fn fail_begun(&mut self, error: Error) {
         for slot in &mut self.slots {

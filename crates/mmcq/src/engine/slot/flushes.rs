@@ -15,8 +15,9 @@ use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// The clients whose writes may go before another client's flush, one bit for each client. A flush
-/// of the client sets its bit; a write that goes before another client's flush clears the bit.
+/// The clients whose waiting writes may go before the flush of another client, one bit for each.
+/// The bit is set when the client itself sends a flush, and cleared when one of its writes has gone
+/// before another client's flush.
 #[derive(Debug)]
 pub(in super::super) struct Flushers([u32; 8]);
 

@@ -11,7 +11,7 @@ impl Slot {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns how many slots are mapped.
+    /// Returns the number of slots whose request has its memory mapped for DMA.
     #[inline(always)]
     pub fn mapped(&self) -> u8 {
         self.mapped
@@ -50,7 +50,7 @@ impl<const N: usize> Slots<N> {
         self.unmapped |= left;
     }
 
-    /// Notes that all queued requests are mapped.
+    /// Records that the memory of every queued request is mapped for DMA.
     pub fn mark_all_mapped(&mut self) {
         self.unmapped = false;
     }

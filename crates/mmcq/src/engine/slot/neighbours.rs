@@ -4,8 +4,9 @@ use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// Returns the place of a block in a hash table of blocks. The table has as many places as there
-/// are slots: in a full queue a search finds one or two requests that are not neighbours.
+/// Returns the index of a block's entry in a hash table. The table has one entry for each slot. If
+/// the queue is full, a search meets one or two requests on average that only have the same hash,
+/// and are no neighbours.
 #[inline(always)]
 fn bucket<const N: usize>(block: u64) -> usize {
     // Fibonacci hashing: neighbours and multiples of powers of two are spread. The high bits of the
@@ -43,14 +44,15 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// False means that this is not known.
+    /// Returns true if this queued read or write is known to be ordinary, and no other queued
+    /// request is known that it continues or that continues it. False: this is not known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// Forgets which waiting requests are without a neighbour.
+    /// Forgets the result of the last search for waiting requests without a neighbour (a request
+    /// that begins where they end, or ends where they begin).
     pub fn clear_lone(&mut self) {
         self.lone = 0;
     }
@@ -72,8 +74,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// Takes all waiting requests from the queue in one step, if they are exactly `count` reads and
-    /// writes. Otherwise returns false and does nothing.
+    /// Empties the queue in one step, if it holds exactly `count` reads and writes and no other
+    /// request. Otherwise returns false and does nothing.
     pub fn leave_all(&mut self, count: usize) -> bool {
         if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
             return false;

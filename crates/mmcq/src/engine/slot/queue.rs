@@ -76,7 +76,7 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// Queues a read or write of these blocks that came by the fast path.
+    /// Queues a read or write of these blocks. Used by the fast path (the path with few checks).
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
@@ -215,8 +215,8 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// Marks a request as sent that was never queued. It gets an age, in case it must be tried
-    /// again.
+    /// Marks a request as sent that did not wait in the queue before. Gives it an age, by which it
+    /// gets its place in the queue if it must be sent again.
     #[inline(always)]
     pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
@@ -224,8 +224,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Marks a read or write as sent that was never queued. Its blocks are stored, because other
-    /// requests are compared with them while it waits for its status.
+    /// Marks as sent a read or write that was never in the queue. Stores its range of blocks, since
+    /// other requests are compared with it until a status of the card shows its result.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);

@@ -28,7 +28,8 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether the request is marked to be written a second time, or was.
+    /// Returns whether the request's data must be, or were, written a second time because the first
+    /// write may be lost.
     redone: bool;
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
@@ -128,7 +129,8 @@ impl Slot {
         self.kind = kind;
     }
 
-    /// Makes the request a write that sends the same buffer of zeroes repeatedly.
+    /// Makes the request a write of zeroes of this kind. Its data are the same buffer of zeroes,
+    /// sent as often as needed; the used length of the buffer becomes a whole number of blocks.
     pub fn set_zeroes(&mut self, kind: Kind) {
         (self.kind, self.solo) = (kind, true);
         self.rules.set(Rules::ZERO, true);
@@ -183,18 +185,20 @@ impl Slot {
         self.moved_blocks = 0;
     }
 
-    /// Keeps lent memory in the slot, because a controller that cannot be stopped uses it.
+    /// Keeps the memory that a blocking call has lent: a controller that cannot be stopped still
+    /// uses it, so the call must not return.
     pub fn retain_lent(&mut self) {
         self.state = State::Kept;
     }
 
-    /// Marks a write as waiting, outside of the queue, until it is queued to be written again.
+    /// Marks a write as waiting, outside of the queue, until the engine queues it to be sent again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
-    /// Prevents merging of the request from now on, if `alone`.
+    /// If `alone` is true, the request is never merged with other requests from now on. False
+    /// changes nothing.
     pub fn forbid_merge(&mut self, alone: bool) {
         self.solo |= alone;
     }

@@ -1,11 +1,12 @@
-//! Special rules of a write.
+//! Rules of a write that differs from an ordinary one, such as a durable write or a write of
+//! zeroes.
 
 /// The special rules of a write. A read can only have [`Rules::DURABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Rules(u8);
 
 impl Rules {
-    /// No special rule.
+    /// The request is handled without any of these rules.
     pub const NONE: Rules = Rules(0);
     /// A write with this rule is complete only when it is on the medium. A read with this rule ends
     /// at the card's last block, which must be read alone, or directly before that block.

@@ -70,7 +70,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends a command for the queue while something is in progress. Returns true if one was sent.
+    /// Sends a command for the card's queue while a queued task transfers its data. Returns true if
+    /// one was sent.
     #[inline(always)]
     pub(in super::super) fn try_beside(&mut self, now_ns: u64) -> bool {
         let executes =
@@ -98,8 +99,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         })
     }
 
-    /// Describes the next task. This uses the batch, so the requests of the task whose data are in
-    /// progress are collected again afterwards.
+    /// Sends the commands that describe the next task (CMD44, CMD45), during the data of another
+    /// task. Choosing the next task overwrites the batch, so afterwards the requests of the task in
+    /// data transfer are collected into the batch again.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };

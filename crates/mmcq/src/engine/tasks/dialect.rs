@@ -45,8 +45,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
     }
 
-    /// Returns whether the engine can switch the card's queue on and off: an eMMC's always, an SD
-    /// card's if its register is known and the engine has a page.
+    /// Returns whether the engine can switch the card's queue on and off: always for an eMMC; for
+    /// an SD card if the register with the switch is known, and the engine has memory for its page.
     pub fn knows_switch(&self, card: &Card, page: &DmaBuf) -> bool {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }
@@ -123,8 +123,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Transfers a block between the card and the engine's page. [`Turn::Wait`]: this is not
-    /// possible now.
+    /// Transfers a block of 512 bytes between the card and the engine's page (its own buffer), to
+    /// switch the queue by an extension register. [`Turn::Wait`]: no mapping is free now.
     fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
         let segment = self.services.memory().page().segment(BLOCK_BYTES);
         self.batch.forget();

@@ -25,8 +25,9 @@ impl<E, T: Lanes> Lane<E, T> {
         on && self.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
 
-    /// Returns whether a task may be sent now: the command queue engine accepts tasks, and nothing
-    /// else is to be done or is due before.
+    /// Returns whether a task may be sent now by its doorbell. Conditions: the command queue engine
+    /// accepts tasks, the card's queue is not about to be switched off, no write must be repeated,
+    /// and no timer of the stack's engine is due.
     #[inline(always)]
     pub fn may_ring(&self, incident: &Incident, timers: &Timers, now_ns: u64) -> bool {
         let dull = self.tasks().is_some_and(|tasks| tasks.is_dull());
@@ -34,8 +35,9 @@ impl<E, T: Lanes> Lane<E, T> {
         self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
     }
 
-    /// Returns whether these blocks overlap those of a task that the command queue engine has, or
-    /// of a write whose status is not known.
+    /// Returns whether a request of this direction for these blocks must wait, because they overlap
+    /// the blocks of another one: of a task that the command queue engine has, or of a write whose
+    /// status is not known.
     #[inline(always)]
     pub fn meets_rung<const N: usize>(
         &self,
@@ -133,7 +135,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Handles the interrupt of the command queue engine, while nothing special is going on.
+    /// Handles the interrupt of the command queue engine in the usual state: it is on, and is
+    /// neither halting nor being stopped.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
@@ -144,8 +147,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// Handles, by the general path, events of the command queue engine: ends of tasks that the
-    /// short way has not handled, or events of another kind. `done`: the tasks that have ended.
+    /// Handles events of the command queue engine that [`end_driven`](Self::end_driven) has not
+    /// handled: ends of tasks, or events of another kind. `done`: the tasks that have ended, bit n
+    /// for task n.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -156,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Ends the tasks of `done` (bit n for task n) by the short way. Returns false and does nothing
+    /// Ends the tasks of `done` (bit n for task n) with few checks. Returns false and does nothing
     /// if the general path has to handle them: one of the tasks is not on the card, an interrupt
     /// was perhaps lost, or a write is to be written again.
     #[inline(always)]

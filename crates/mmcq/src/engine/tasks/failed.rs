@@ -115,7 +115,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes all tasks back before an initialisation, which leaves the card's queue empty and off.
+    /// Puts the requests of all tasks of the card's queue back to the engine's queue, before an
+    /// initialisation, which leaves the card's queue empty and off.
     pub(in super::super) fn call_back_tasks(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {

@@ -1,5 +1,5 @@
 //! Stopping the controller's command queue engine: it halts, drops its tasks, and stops using
-//! memory. Then one request is blamed, and the others wait again.
+//! memory. Then one request counts as failed and goes to recovery, and the others wait again.
 //!
 //! `hosted.rs` has the order of these steps, and how long each may take.
 
@@ -54,7 +54,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Begins to take the tasks from the command queue engine: first it halts.
+    /// Begins to take the tasks back from the command queue engine, whose halt is requested as the
+    /// first step. `why`: the reason.
     #[cold]
     pub(super) fn stop_engine(&mut self, why: Why, now_ns: u64) {
         if let Why::Fault(fault) = why {
@@ -87,7 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Waits for a halt or a clear that is under way.
+    /// Waits until the command queue engine has halted, or has cleared its tasks, as the stack has
+    /// requested. If this takes too long, gives the command queue engine up.
     #[cold]
     pub(super) fn await_engine(&mut self, now_ns: u64) -> Turn {
         let Some(hosted) = self.lane.hosted() else { return Turn::Pass };
@@ -145,8 +147,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.call_back(now_ns);
     }
 
-    /// Blames one of the tasks that are taken, or about to be taken, from the command queue engine;
-    /// the others wait again.
+    /// Fails the task that caused the halt of the command queue engine, as far as that is known.
+    /// The other tasks, which are taken from the command queue engine, wait again.
     #[cold]
     pub(super) fn blame(&mut self, now_ns: u64) {
         let Some(hosted) = self.lane.hosted_mut() else { return };

@@ -67,14 +67,16 @@ impl<E, T: Lanes> Lane<E, T> {
         now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
     }
 
-    /// Gives up a queue engine that is of no use: the software drives the card's queue.
+    /// Stops using the controller's queue engine because of this error. From now on the software
+    /// drives the card's queue.
     #[cold]
     pub fn refuse_engine(&mut self, why: QueueError) {
         message!(warn, "the controller's queue engine is given up: {}", why);
         self.leave_engine(Demotion::Engine(why));
     }
 
-    /// Sets up the controller's queue engine, if there is one for the card's queue.
+    /// Sets the limits of tasks that follow from the controller's queue engine. Gives up the queue
+    /// engine if it is of no use. Does nothing if there is none.
     pub fn equip<H: Host>(&mut self, bus: &mut Bus<H>) {
         let (Some(hosted), Some(queue)) = (self.hosted_mut(), bus.host_mut().queue()) else {
             return;
@@ -150,8 +152,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Switches the queue engine off where that is possible. Returns true if the lines are free for
-    /// a phase.
+    /// Switches the controller's command queue engine off if it has no task. Returns true if the
+    /// lines are then free for a phase of the driver.
     #[inline(always)]
     pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
         self.park(bus);
@@ -272,7 +274,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Rings the tasks that may be sent now, by one write of the doorbell.
+    /// Gives the tasks that may be sent now to the command queue engine, by one write of its
+    /// doorbell register.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;
@@ -299,8 +302,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         turn
     }
 
-    /// Describes the next task to the queue engine, with the requests merged to it. `None`: nothing
-    /// may be rung now.
+    /// Describes the next task to the queue engine in memory, with the requests that are merged to
+    /// it. Returns the number of the task, whose doorbell must then be written; `None`: no task may
+    /// be started now.
     #[inline]
     fn describe_next(&mut self, now_ns: u64) -> Result<Option<u8>, Turn> {
         let Some((blocks, segments)) = self.lane.hosted().map(|hosted| hosted.limits()) else {
@@ -347,7 +351,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(Some(id))
     }
 
-    /// Checks a task that should have ended. Returns true if something was done.
+    /// Reads the controller's registers for the end of a task that should have ended. Returns true
+    /// if an end was found and handled, or the command queue engine is being stopped.
     #[cold]
     #[inline(never)]
     fn look_for_tasks(&mut self, now_ns: u64) -> bool {
@@ -381,8 +386,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Handles the queue engine's interrupt, while it has the lines. Returns false if there was no
-    /// event.
+    /// Handles the interrupt of the controller's command queue engine (CQE), while the CQE controls
+    /// CMD and DAT. Returns false if there was no event.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };

@@ -41,10 +41,11 @@ use crate::sched::tasks::{Mode, Step, Task, Tasks};
 use crate::sched::{Lanes, Profile, TaskStats};
 use crate::spec::command::emmc;
 
-/// Time after which an empty queue is switched off, so that the card may rest.
+/// Time in ns after which an empty queue of the card is switched off, so that the card can be put
+/// to sleep.
 const IDLE_NS: u64 = 10_000_000;
 
-/// Action that the loop takes after it has called the code for the card's queue.
+/// What the engine's loop does next, after it has called the code for the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.
@@ -58,9 +59,9 @@ pub(super) enum Turn {
 /// The result of choosing the next task of the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
-    /// No task can be chosen now.
+    /// No waiting request can be sent as a task now.
     Nothing,
-    /// Something else has to be done before a task is chosen.
+    /// No task is chosen; the loop continues with this action first.
     Turn(Turn),
     /// A task was chosen: its requests are collected, and their memory is mapped.
     Task,
@@ -93,9 +94,9 @@ impl<E, T: Lanes> Lane<E, T> {
         driver.map_or(most, |hosted| most.min(hosted.limits().0))
     }
 
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent
-    /// once more as a whole.
+    /// Returns whether the blocks from `start` up to `end` overlap those of a task, unless both
+    /// only read. Also true if they overlap a write whose status is not known. All blocks of such a
+    /// write count, since it may have to be sent once more as a whole.
     pub fn meets_task<const N: usize>(
         &self,
         slots: &Slots<N>,
@@ -247,8 +248,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
-    /// Returns whether the card's queue may be used for what comes next: nothing stops the queue,
-    /// and the first waiting request, if there is one, is an ordinary read or write.
+    /// Returns whether the engine may use the card's queue now: no cause stops the queue, and the
+    /// first waiting request, if there is one, is an ordinary read or write.
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
@@ -330,8 +331,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Asks the policy again, when no task can be announced although none is on the card. Returns
-    /// true if the request that it picks cannot use the queue.
+    /// Asks the policy for the next request. Called when the card has no task and none can be added
+    /// to its queue. Returns true if the policy picks a request that cannot use the queue.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.order
@@ -344,8 +345,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(false, now_ns)
     }
 
-    /// Announces the next task, with the requests merged to it. [`Turn::Pass`]: nothing may be
-    /// announced now.
+    /// Sends CMD44, the first of the two commands that announce the next task to the card. The task
+    /// has the requests that are merged to it. [`Turn::Pass`]: no task may be announced now.
     fn announce_next(&mut self, now_ns: u64) -> Turn {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {

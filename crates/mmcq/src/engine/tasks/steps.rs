@@ -40,7 +40,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
     }
 
-    /// Returns which command of the described task is to be sent next: CMD44, or CMD45.
+    /// Returns the next command for the task that is being sent to the card: CMD44, or CMD45 after
+    /// it. `None`: no task is being sent.
     pub fn left_of_described(&self, card: &Card) -> Option<(Step, Command)> {
         let tasks = self.tasks()?;
         let id = tasks.described()?;
@@ -125,7 +126,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
-    /// Sends a command for the queue after which the card is busy.
+    /// Sends a command after which the card is busy, and which belongs to the handling of the
+    /// card's command queue (`step`).
     pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -166,7 +168,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// Sends CMD13 after a command for the queue that has busy.
+    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }

@@ -10,8 +10,8 @@ use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 /// Longest time that a reset or a change of the clock takes, in nanoseconds.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Largest number of stages that one call checks. An operation has at most seven stages, and one
-/// more check finds that none is left.
+/// Largest number of stages of an operation on the bus that one call checks. An operation has at
+/// most seven stages, and one more check finds that none is left.
 const STAGES_MAX: u32 = 8;
 
 /// The event that an operation waits for.
@@ -33,7 +33,7 @@ enum Stage {
     ClockOn,
 }
 
-/// The bus settings, and the progress of an operation.
+/// The bus settings, and the progress of a change of these settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     width: Width,

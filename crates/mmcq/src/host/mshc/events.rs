@@ -13,8 +13,8 @@ use crate::spec::timing::{TUNING_64, TUNING_128};
 /// Largest number of words that one call transfers before the data have ended. The FIFO raises
 /// another interrupt for the remaining words.
 const WORDS_MAX: u32 = 256;
-/// Largest number of words that a FIFO holds. After the end of the data, the controller raises no
-/// interrupt for the words in the FIFO.
+/// Largest number of words in a FIFO. The driver moves at most this number in one call after the
+/// end of the data, because no further interrupt comes then.
 const FIFO_WORDS_MAX: u32 = 4096;
 /// The R1 of a card that accepted a data command without errors: state `tran`, ready for data.
 const TAKEN: u32 = 4 << 9 | R1::READY_FOR_DATA;

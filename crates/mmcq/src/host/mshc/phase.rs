@@ -112,8 +112,9 @@ impl Active {
         }
     }
 
-    /// Returns the interrupts to enable: errors, and the event that is expected last. Earlier
-    /// events are set by then too.
+    /// Returns the interrupts to enable: all errors, and the one event that comes last of those for
+    /// which the driver still waits. The driver reads the status bits of the earlier events when
+    /// that interrupt comes.
     pub(super) fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.seen;
         let next = match self.work {

@@ -13,7 +13,7 @@ pub struct Descriptors<const DESCRIPTORS: usize> {
     words: [[u32; 4]; DESCRIPTORS],
 }
 
-/// Parameters of the descriptors that depend on the controller.
+/// What the driver must know about the controller to fill descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     /// Bus address of the table.

@@ -16,7 +16,8 @@ pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Static flags of MCIStatus that were set since the start of the phase.
+    /// Those flags of MCIStatus that stay set until software clears them, and that were set since
+    /// the start of the phase.
     pub(super) seen: u32,
 }
 

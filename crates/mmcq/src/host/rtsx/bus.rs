@@ -31,7 +31,7 @@ const ACTS_PER_CALL: usize = 16;
 /// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;
 
-/// A step of a script.
+/// A step of an operation's script: one register access or one pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     /// Writes a register; the value is the word for [`HAIMR`].
@@ -39,9 +39,9 @@ enum Act {
     /// Reads a register, and writes it with the bits under the mask changed. The value is the word
     /// for [`HAIMR`] of a write of these bits alone.
     Merge(u32),
-    /// Fails the operation unless these bits of a register are 0.
+    /// Reads a register (the address), and fails the operation unless these bits of it are 0.
     ExpectClear(u16, u8),
-    /// Inverts these bits of the value of the next write if the chip has version C.
+    /// Inverts these bits in the value that the next step writes, if the chip has version C.
     OnVersionC(u8),
     /// Waits for this time in nanoseconds.
     Pause(u32),
@@ -104,7 +104,7 @@ impl Script {
     }
 }
 
-/// Returns the mask in the word of a write.
+/// Returns the mask of the changed bits from the HAIMR word that writes a register.
 const fn mask_of(word: u32) -> u8 {
     (word >> 8) as u8
 }
@@ -134,7 +134,7 @@ pub(super) struct Bus {
 enum Wait {
     /// No operation is in progress.
     Nothing,
-    /// An earlier register access has ended.
+    /// An earlier register access has ended; only then can this operation begin.
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },
@@ -240,7 +240,8 @@ impl Bus {
 /// Register values for one SD clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
-    /// Value of the register PLL_N.
+    /// Value of the register PLL_N, the multiplier of the clock's PLL: the frequency in MHz, minus
+    /// 2.
     pll_n: u8,
     /// Value of the register CLOCK_DIV; bits 6:4 are the code of the divider.
     divider: u8,
@@ -353,7 +354,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.bus.wait = Wait::Access { act, deadline_ns: now_ns.saturating_add(ACCESS_NS) };
     }
 
-    /// Makes the script of an operation; returns false if the operation is not supported.
+    /// Starts an operation: writes the list of its register accesses (the script). Returns false if
+    /// the operation is not supported.
     fn begin(&mut self, op: BusOp) -> bool {
         match op {
             BusOp::PowerOff | BusOp::PowerOn => {
@@ -436,7 +438,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.state.toggling |= self.bus.starts_clock;
     }
 
-    /// Stops list and DMA; no phase is in progress afterwards.
+    /// Stops the execution of the list of register operations, and the DMA. Afterwards no phase is
+    /// in progress.
     fn halt(&mut self) {
         self.active = None;
         self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };

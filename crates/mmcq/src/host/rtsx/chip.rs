@@ -62,7 +62,8 @@ impl Chip {
         script.write(PULL_2, 0xff, dat);
     }
 
-    /// Sets the voltage and the drive strength of the pads: 1.8 V if `low`, else 3.3 V.
+    /// Adds to `script` the register writes that set the voltage and the drive strength of the
+    /// pads: 1.8 V if `low`, else 3.3 V.
     pub(super) fn script_voltage(self, script: &mut Script, low: bool) {
         let pick = |high: u16, at_18v: u16| if low { at_18v } else { high };
         let (mask, value) = match self {

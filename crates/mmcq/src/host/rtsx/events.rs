@@ -160,7 +160,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Response { words })
     }
 
-    /// Returns why and at which stage the list failed.
+    /// Returns why the list of register operations failed, and whether in its command, data or
+    /// busy.
     fn fault(&self, active: &Active) -> Fault {
         let mut response = active.response;
         let (cause, stage) = match self.diagnose(active) {
@@ -182,7 +183,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Returns the stage at which a list without an error of the command has stopped.
+/// Returns the stage in which the phase's command list has stopped, if the chip reports no error of
+/// the command itself.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,

@@ -41,7 +41,7 @@ pub struct Buffers {
 impl Buffers {
     /// Largest number of pieces of memory in one transfer.
     pub const SEGMENTS: usize = SEGMENTS;
-    /// Size of the list in bytes.
+    /// Size of the list of register accesses, which the chip reads by DMA, in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
     /// Size of the table in bytes.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
@@ -56,7 +56,8 @@ impl Buffers {
         List { operations: &mut self.operations, used: 0, returned: 0, full: false }
     }
 
-    /// Returns the byte that the list's READ or CHECK number `at` returned.
+    /// Returns the byte that an operation of the list, a READ or CHECK, has returned. `at`: number
+    /// of this operation among those that return a byte.
     pub(super) fn returned(&self, at: usize) -> u8 {
         let Some(word) = self.operations.get(at / 4) else { return 0 };
         // SAFETY: a valid reference. The read is volatile, since the chip writes the word.
@@ -108,7 +109,7 @@ pub(super) struct List<'a> {
     full: bool,
 }
 
-/// Size of a finished list.
+/// Size of a finished list of register operations, and of the bytes that it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Size of the list in bytes.
@@ -130,7 +131,7 @@ impl List<'_> {
         self.used += 1;
     }
 
-    /// Adds a WRITE of the bits under `mask`.
+    /// Adds an entry to the command list that writes the bits of `mask` in a register of the chip.
     pub(super) fn write(&mut self, register: u16, mask: u8, value: u8) {
         self.put(KIND_WRITE, register, mask, value);
     }
@@ -140,7 +141,8 @@ impl List<'_> {
         self.write(register, 0xff, value);
     }
 
-    /// Adds a CHECK that waits until all of `bits` are set.
+    /// Adds an entry to the command list that waits until all of `bits` are set in a register of
+    /// the chip.
     pub(super) fn check(&mut self, register: u16, bits: u8) {
         self.put(KIND_CHECK, register, bits, bits);
         self.returned += 1;

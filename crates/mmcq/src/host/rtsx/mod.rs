@@ -89,11 +89,13 @@ pub struct Rtsx<R: Regs, D: Dma> {
 struct Condition {
     /// Whether the last phase failed, and the lines were not reset since.
     upset: bool,
-    /// Whether an event came that belonged to no phase; more such events may be pending.
+    /// Whether an interrupt event of a phase came while no phase was active. Before the next phase
+    /// starts, the driver clears such events.
     unsettled: bool,
     /// Whether the last tuning block was bad, so that the next list must clear the error.
     uncleared: bool,
-    /// Whether the SD clock also runs between transfers; the next list stops that.
+    /// Whether the SD clock was left running after CMD11 or after its start. The next list of
+    /// register operations then makes it run only during transfers.
     toggling: bool,
     /// Whether CMD12 has ended a transfer, and no data were transferred since.
     stopped: bool,

@@ -43,7 +43,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the interrupts that must be set before the list has ended.
+    /// Returns the interrupt bits that must have been set before the end of the command list counts
+    /// as a success.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Read | Work::Data => INT_COMMAND | INT_DATA,
@@ -51,7 +52,7 @@ impl Work {
         }
     }
 
-    /// Returns whether the list receives a response.
+    /// Returns whether the chip receives a response in this part of the phase.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }
@@ -109,8 +110,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(())
     }
 
-    /// Writes list and table of a phase with data, and returns what its first list does; `None` if
-    /// the chip cannot transfer the data.
+    /// Writes the command list and the DMA table of a phase with data into memory. Returns what the
+    /// first command list of the phase does, and the size of that list. `None`: the chip cannot
+    /// transfer the data.
     fn list_transfer(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Option<(Work, Extent)> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {

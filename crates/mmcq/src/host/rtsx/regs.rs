@@ -15,7 +15,7 @@ pub const HCB_START: u32 = 1 << 31;
 /// [`HCBCTLR`]: the chip writes the bytes that READ and CHECK return over the beginning of the
 /// list.
 pub const HCB_RETURN: u32 = 1 << 30;
-/// [`HCBCTLR`]: stops the list.
+/// [`HCBCTLR`]: stops the execution of the list of register operations.
 pub const HCB_STOP: u32 = 1 << 28;
 
 /// Address register for data: bus address of the scatter/gather table.
@@ -44,7 +44,8 @@ pub const HAIMR_WRITE: u32 = 1 << 30;
 pub const BIPR: u16 = 0x14;
 /// Interrupt enable register: which bits of [`BIPR`] raise the interrupt.
 pub const BIER: u16 = 0x18;
-/// [`BIPR`]: the list of operations has ended.
+/// [`BIPR`]: the chip has executed its list of register operations, which is how this chip gets a
+/// command.
 pub const INT_COMMAND: u32 = 1 << 31;
 /// [`BIPR`]: the DMA of the scatter/gather table has ended.
 pub const INT_DATA: u32 = 1 << 30;

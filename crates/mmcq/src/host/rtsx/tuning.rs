@@ -8,10 +8,10 @@ use super::regs::PHASE_MASK;
 
 const PHASES: u8 = 32;
 
-/// Progress of the search.
+/// Progress of the search for a sampling phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
-    /// Phase at which the next block is read, while no phase is chosen.
+    /// Sampling phase at which the next tuning block is read, until a phase is chosen.
     next: u8,
     /// Good phases, one bit for each phase.
     good: u32,

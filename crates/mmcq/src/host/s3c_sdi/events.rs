@@ -7,7 +7,7 @@ use crate::host::{Cause, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// The result of one call for the phase in progress.
+/// What one call of the interrupt handling did for the phase (command, data or busy) in progress.
 enum Progress {
     /// The interrupt did not belong to the phase.
     None,

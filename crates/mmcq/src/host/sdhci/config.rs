@@ -55,9 +55,9 @@ impl SdhciQuirks {
     pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
     /// Sets [`Caps::defer_completion`]: data requests are not completed in the hard interrupt.
     pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
-    /// Sets [`Caps::defer_completion`] for data read by DMA: `Dma::unmap` of a read must not run in
-    /// the hard interrupt, for example because it copies out of a bounce buffer. `Dma::unmap` of a
-    /// write does nothing.
+    /// Sets [`Caps::defer_completion`] for reads by DMA: use it if `Dma::unmap` of a read must not
+    /// run in the hard interrupt, for example because it copies out of a bounce buffer. Writes are
+    /// still completed in the hard interrupt, so their `Dma::unmap` must be quick.
     pub const DEFER_READS: SdhciQuirks = SdhciQuirks(1 << 31);
     /// Only 32-bit register accesses work.
     pub const ACCESS_32BIT: SdhciQuirks = SdhciQuirks(1 << 19);

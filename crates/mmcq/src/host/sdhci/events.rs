@@ -17,7 +17,8 @@ pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHAR
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
 /// All interrupt status bits except Error Interrupt, which only summarises the others.
 pub(super) const ALL_BITS: u32 = !INT_ERROR;
-/// An interrupt status that never occurs, since [`ALL_BITS`] masks it off.
+/// Value that no masked interrupt status equals: only the bit Error Interrupt, which [`ALL_BITS`]
+/// removes.
 pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 /// Interrupt status bits that belong to no phase.

@@ -43,8 +43,9 @@ fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// Which automatic command the controller sends with a phase's command. For `Stop` and
-/// `TellingCount` the driver also reads the response to the automatic command.
+/// Which automatic command the controller sends with a phase's command: none, a CMD23 (block count)
+/// or a CMD12 (stop). For `Stop` and `TellingCount` the driver also reads the response to the
+/// automatic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,
@@ -219,7 +220,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
     }
 
-    /// Returns which kind of automatic CMD23 the next phase uses.
+    /// Returns which kind of automatic CMD23 the next phase uses. After a write or a busy it is the
+    /// kind whose response the driver reads, since the response may report errors of that write.
     #[inline(always)]
     fn count(&self) -> Automatic {
         if self.programs { Automatic::TellingCount } else { Automatic::Count }
@@ -380,7 +382,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether a command without data ends with Transfer Complete.
+    /// Returns whether the controller signals the end of this command, which has no data, by
+    /// Transfer Complete.
     fn ends_with_transfer(&self, command: &Command) -> bool {
         command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
             || command.index == STOP_TRANSMISSION && self.config.quirks.has(SdhciQuirks::STOP_WITH_TC)

@@ -333,7 +333,7 @@ pub const CAP2_ADMA3: u32 = 1 << 27;
 
 /// Maximum Current Capabilities register: one byte for each of 3.3, 3.0 and 1.8 V.
 pub const MAX_CURRENT: u16 = 0x48;
-/// Step of the bytes in [`MAX_CURRENT`], in mA.
+/// Unit of each byte in [`MAX_CURRENT`], in mA: the byte times 4 is the current in mA.
 pub const MAX_CURRENT_STEP_MA: u16 = 4;
 
 // --- 058h ADMA System Address [SDHC 2.2.30] ---
@@ -368,7 +368,8 @@ pub const ADMA_TRANSFER: u32 = 2 << 4;
 
 // --- ADMA3 descriptors [SDHC 4.10, 1.13.5] ---
 
-/// Act field of a command descriptor: the descriptor holds a word for a register of the command.
+/// Act field of an ADMA3 command descriptor, which holds the value of one 32-bit register, such as
+/// the argument. The controller writes the value when it executes the descriptor.
 pub const ADMA_COMMAND: u32 = 1 << 3;
 /// Act field of an integrated descriptor: points to a command descriptor and its ADMA2 descriptors.
 pub const ADMA_INTEGRATED: u32 = 7 << 3;

@@ -39,9 +39,9 @@ const PROTOCOL_DMA: u32 = 3 << 8;
 /// Bits of block gap and wakeup control that Protocol Control (PROT_CTRL) and SDHCI have at the
 /// same position.
 const PROTOCOL_SAME: u32 = 0x070f_0000;
-/// Bits of Protocol Control (PROT_CTRL) that SDHCI does not have and that stay as they are: the
-/// burst length enable (BURST_LEN_EN), without which the DMA uses single beats, reads of blocks
-/// that do not end exactly, and reserved bits.
+/// Bits of Protocol Control (PROT_CTRL) that SDHCI does not have; the driver does not change them.
+/// They are: burst length enable (BURST_LEN_EN; the DMA uses single beats if it is 0), non-exact
+/// block read, and reserved bits.
 const PROTOCOL_KEPT: u32 = 0xf8f0_0000;
 /// Left shift from the DMA Select field of SDHCI to the one in Protocol Control (PROT_CTRL).
 const DMA_UP: u32 = 5;

@@ -22,7 +22,7 @@ const PROGRAM_NS: u64 = 500_000_000;
 /// Time after which a bus operation fails, in nanoseconds, for example because an exchange does not
 /// end.
 const GIVE_UP_NS: u64 = 2_000_000_000;
-/// Shortest time between two polls of an exchange, in nanoseconds.
+/// Shortest time between two polls for the end of an SPI exchange, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
 /// Work that the driver does between phases: clock, reset and recovery.
@@ -63,7 +63,8 @@ impl Chore {
         self.what != What::Nothing
     }
 
-    /// Continues the work as far as possible, but polls the card at most once.
+    /// Continues the clock change, reset or recovery under way as far as possible, but polls the
+    /// card at most once.
     pub fn go_on<P: Port>(&mut self, line: &mut Line<P>) {
         for _ in 0..2 {
             // Look for the end of the exchange even if nothing follows, because its interrupt stays

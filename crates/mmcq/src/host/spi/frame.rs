@@ -2,7 +2,7 @@
 
 use crate::spec::crc::crc7;
 
-/// Largest number of bytes in an exchange of the driver's own memory.
+/// Largest number of bytes in an exchange that uses the driver's own memory.
 pub(super) const WIRE_BYTES: usize = 64;
 /// Bytes of an exchange with a command: one byte before it [SD 7.5.1, N_RC], the six bytes of the
 /// command, and as many as most cards need to respond.

@@ -38,7 +38,8 @@ impl<P: Port> Line<P> {
         }
     }
 
-    /// Begins a call of the driver: no exchange has ended in it.
+    /// Notes that a call of the driver begins. [`has_ended`](Self::has_ended) is false until an
+    /// exchange ends in this call.
     pub fn begin_call(&mut self) {
         self.ended = false;
     }

@@ -16,8 +16,7 @@ use crate::spec::response::{R1, Response};
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
-/// Bytes within which a card must respond [SD 7.5.1, N_CR], in addition to those of the command's
-/// exchange.
+/// Bytes within which a card must respond [SD 7.5.1, N_CR], after those of the command's exchange.
 const ANSWER_LATE: usize = 8;
 /// Largest number of tries of CMD0 before its wrong response becomes a failure; also the largest
 /// number of tries of CMD59.
@@ -36,7 +35,7 @@ const REFUSED: u8 = 0x7c;
 /// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
 
-/// The program of the phase in progress.
+/// The program: the sequence of byte exchanges that carries out the phase in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub index: u8,
@@ -95,7 +94,8 @@ fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
 }
 
 impl Program {
-    /// Makes the program of a phase.
+    /// Makes the sequence of exchanges on the SPI bus that executes a phase (command, data and
+    /// busy).
     pub fn of(
         phase: &Phase,
         card: &mut Card,
@@ -140,7 +140,8 @@ impl Program {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// Abandons the program in its present step, and updates the state of the card.
+    /// Abandons the program in its present step. Records in `card` what the card may be left with:
+    /// an unfinished block, or an open transfer.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();
@@ -162,8 +163,8 @@ impl Program {
         let _ = self.step(line, segments);
     }
 
-    /// Continues the program as far as possible. Returns the result of the phase; `None` if it has
-    /// not ended.
+    /// Continues the exchanges of the phase as far as possible without waiting. Returns the result
+    /// of the phase; `None` if it has not ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {
@@ -334,7 +335,7 @@ impl Program {
         Ok(None)
     }
 
-    /// Sends CMD59 once more.
+    /// Sends CMD59, which switches CRC on, and counts the attempt.
     #[inline(never)]
     fn send_crc_on<P: Port>(&mut self, line: &mut Line<P>) -> Turn {
         line.send_frame(CRC_ON_OFF, 1, 0);

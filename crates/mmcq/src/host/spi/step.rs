@@ -25,7 +25,7 @@ pub(super) enum Step {
     Tail(u8),
     /// Waits for the R1 of CMD58 after ACMD41.
     Ocr,
-    /// Waits for the R1 of CMD59 after CMD0.
+    /// Waits for the R1 of CMD59, which switches CRC on and follows CMD0.
     CrcOn,
     /// Receives a register of 16 bytes, after its token.
     Register,
@@ -54,7 +54,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Returns whether the card may be in the middle of a block if the program ends at this step.
+    /// Returns whether the card may be in the middle of a block if the phase ends at this step.
     pub fn tears(self) -> bool {
         use Step::{Block, Check, Register, Rest, Sent, Started, Token};
         matches!(self, Register | Token | Block | Rest | Check | Started | Sent)

@@ -297,8 +297,9 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Returns whether the controller keeps its power on: only a reset leads out of the power-on
-    /// state, and the board made none.
+    /// Returns whether the power register still shows the power-on state. Only a reset leads out of
+    /// this state. The board has then not reset the controller, so the driver cannot switch the
+    /// power off.
     fn stays_on(&self) -> bool {
         let power = self.regs.read32(POWER);
         power != u32::MAX && power & POWER_STATE == POWER_ON

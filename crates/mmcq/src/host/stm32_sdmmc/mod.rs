@@ -83,7 +83,7 @@ pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
 /// The command that resets the data path after a failed phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
-    /// CMD12, for a memory card.
+    /// The abort of a failed transfer of a memory card: CMD12.
     Card,
     /// CMD52, which writes this function's number to I/O Abort of an I/O card.
     Function(u8),

@@ -30,7 +30,8 @@ pub const MASK: u16 = 0x3c;
 pub const DMA_CONTROL: u16 = 0x50;
 /// SDMMC_IDMABSIZER: length of the first piece in bytes, if the DMA uses a list.
 pub const DMA_SIZE: u16 = 0x54;
-/// SDMMC_IDMABASER: bus address of the first piece.
+/// SDMMC_IDMABASER: bus address of the transfer's memory, or of its first piece if the DMA uses a
+/// list.
 pub const DMA_BASE: u16 = 0x58;
 /// SDMMC_IDMALAR: offset and flags of the list entry that follows the first piece.
 pub const DMA_NEXT: u16 = 0x64;

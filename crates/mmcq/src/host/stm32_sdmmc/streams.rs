@@ -40,19 +40,20 @@ pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
 /// An open transfer: the card has not seen its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
-    /// A write, which carriers can continue.
+    /// A write that a CMD13 with further data (a carrier) can continue.
     Carrier,
     /// The transfer cannot be continued.
     Ended,
 }
 
-/// The role of the phase in progress.
+/// What the phase in progress does for an open write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
     /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
+    /// such a command a carrier.
     Carrier,
 }
 

@@ -1,5 +1,6 @@
-//! The driver's own memory for the internal DMA: the list of pieces, and a bounce buffer for data
-//! whose length is not a multiple of a word or of a cache line.
+//! The driver's own memory for the internal DMA: its linked list, with an entry for each piece of a
+//! request's memory, and a bounce buffer. The bounce buffer is for data whose length is not a
+//! multiple of a word or of a cache line.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -19,8 +20,9 @@ const ITEM_BYTES: u32 = 12;
 /// Size of the bounce buffer in words of 32 bits.
 const BOUNCE_WORDS: usize = 128;
 
-/// Memory for a list of `PIECES` entries, and a bounce buffer of 512 bytes. The controller reads
-/// and writes it, so it must live as long as the program. With one entry the driver uses no list.
+/// Memory for the IDMA's linked list of `PIECES` entries, one for each piece of a request's memory,
+/// and for a bounce buffer of 512 bytes. The controller reads and writes this memory, so it must
+/// live as long as the program. With one entry the driver uses no list.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Pieces<const PIECES: usize> {
@@ -28,8 +30,8 @@ pub struct Pieces<const PIECES: usize> {
     items: [[u32; 3]; PIECES],
 }
 
-/// Register values that start a list: address and size of the first piece, and the link to the next
-/// entry.
+/// Register values that start a list: address and size of the first segment of memory, and the link
+/// to the next list entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) next: u32,

@@ -60,9 +60,9 @@ impl Client {
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// Advances the virtual time of a class by `by`; `sync`: of the synchronous class. A start tag
-    /// that would fall behind the virtual time is moved with it, so that a client without requests
-    /// earns no credit.
+    /// Notes that the virtual time of a class has advanced by `by`; `sync`: of the synchronous
+    /// class. The client stores how far its start tag is ahead of the virtual time, at least 0. So
+    /// a client without requests earns no credit.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_sub(by);
@@ -105,7 +105,8 @@ impl Client {
         self.outstanding == 1
     }
 
-    /// Returns whether the client's last requests do not make a stream.
+    /// Returns true if the client's last requests are not sequential: too few in a row began where
+    /// the one before ended.
     pub(super) fn jumps(&self) -> bool {
         self.followed < STREAM
     }

@@ -14,8 +14,8 @@ pub(super) struct Gain {
     follows: bool,
     /// Length of the measured reads, in blocks.
     blocks: u32,
-    /// Mean time of reads that follow and of reads that do not, in nanoseconds; 0: none was
-    /// measured.
+    /// Mean time in ns of reads that begin where the request before them ended; 0: none was
+    /// measured. The next field is that of all other reads.
     follow_ns: u32,
     jump_ns: u32,
 }
@@ -24,7 +24,8 @@ impl Gain {
     pub(super) const UNKNOWN: Gain =
         Gain { sent_ns: None, end: 0, follows: false, blocks: 0, follow_ns: 0, jump_ns: 0 };
 
-    /// Notes a request that goes to the card. `alone`: the card has no other request.
+    /// Notes a request that goes to the card. `reads`: the request is a read. `alone`: the card has
+    /// no other request.
     pub(super) fn sent(&mut self, request: &Waiting, reads: bool, alone: bool, now_ns: u64) {
         let first = request.lba as u32;
         self.follows = self.end == first;
@@ -47,9 +48,10 @@ impl Gain {
         };
     }
 
-    /// Returns whether it pays that the card waits `think_ns` for a read of this length that
-    /// continues the last one: that read ends earlier, with the wait, than a read elsewhere would.
-    /// True as long as the times are not known.
+    /// Returns whether the card should stay idle for `think_ns` until a read comes that has this
+    /// length and continues the last read. That pays if the wait and this read take less time than
+    /// a read of another place. Returns true as long as the times of both kinds of read are not
+    /// known.
     pub(super) fn is_worth(&self, blocks: u32, think_ns: u64) -> bool {
         let known = blocks == self.blocks && self.follow_ns != 0 && self.jump_ns != 0;
         !known || u64::from(self.follow_ns).saturating_add(think_ns) < u64::from(self.jump_ns)

@@ -77,19 +77,19 @@ use crate::host::Direction;
 use client::Client;
 use gain::Gain;
 
-/// The queue that has the turn.
+/// The turn in progress: the queue that has it, and what the turn has used so far.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     slot: u8,
     sync: bool,
-    /// Whether this asynchronous turn follows `sync_turns` synchronous turns. Then waiting
-    /// synchronous requests end it only after `async_blocks` blocks.
+    /// Whether this turn of an asynchronous queue follows `sync_turns` turns of synchronous queues.
+    /// Then synchronous requests that wait end this turn only after `async_blocks` blocks.
     owed: bool,
     /// Blocks of the turn's last request, if that was a read; otherwise 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time up to which `used_ns` includes the card time.
+    /// Time in ns up to which the time of the card is already included in `used_ns`.
     counted_ns: u64,
     /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
     /// idle.
@@ -103,12 +103,13 @@ pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
-    /// Number of synchronous turns that went before waiting asynchronous requests, since the last
-    /// asynchronous request was sent.
+    /// Number of turns of synchronous requests that were given while asynchronous requests waited,
+    /// since the last asynchronous request was sent.
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
-    /// The measured gain of idling for a stream.
+    /// The measured gain if the card waits (idles) for a client's next read in sequence instead of
+    /// serving others.
     gain: Gain,
     crowded: u32,
 }
@@ -152,7 +153,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.clients.get_mut(usize::from(slot))
     }
 
-    /// Adds the card time since the last event to the turn's `used_ns`.
+    /// Adds to `used_ns` of the present turn the time for which its client has used the card since
+    /// the last event.
     fn count_time(&mut self, now_ns: u64) {
         let Some(turn) = &mut self.turn else { return };
         let until_ns = match turn.idle_until_ns {
@@ -164,15 +166,16 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.counted_ns = turn.counted_ns.max(now_ns);
     }
 
-    /// Returns the turn's charge so far, in blocks.
+    /// Returns how many blocks the turn has been charged so far: the blocks that it sent, or more
+    /// if it used the card for long.
     fn charge(&self, turn: &Turn) -> u64 {
         let budget = u64::from(self.config.budget_blocks);
         let by_time = turn.used_ns.saturating_mul(budget).checked_div(self.config.timeout_ns).unwrap_or(0);
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Its blocks were charged as they were sent; `end` adds the part of the charge
-    /// for time that exceeds them.
+    /// Ends the turn. Its blocks were charged to its client as they were sent. If the charge for
+    /// the card time of the turn is larger, `end` adds the difference.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);
@@ -207,8 +210,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
             && self.weight(slot) == self.weight(turn.slot)
     }
 
-    /// Returns until when the card is kept idle for this turn's client, which has no waiting
-    /// request; `None`: the card is not kept idle.
+    /// Returns the time in ns until which the card is kept idle, in the hope that the client whose
+    /// turn it is sends another request; `None`: the card is not kept idle.
     fn idle_until_ns(&self, turn: &Turn, now_ns: u64) -> Option<u64> {
         let client = self.clients.get(usize::from(turn.slot))?;
         let think_ns = client.think_ns()?;

@@ -6,8 +6,9 @@ const UNITS: i64 = 256;
 /// Once this many transfers were seen, a new one counts in the means with the weight 1 / `MEMORY`;
 /// before, all transfers count alike.
 const MEMORY: i64 = 16;
-/// Factor: a transfer counts with at most this many times an estimate for its size, made from the
-/// mean time. If it took longer, something else has delayed it.
+/// Factor that limits outliers: a transfer that took longer than `OUTLIER` times the estimate for
+/// its size (made from the mean time) counts with that product, since something else has delayed
+/// it.
 const OUTLIER: i64 = 4;
 /// Longest time of a transfer, about a minute: a longer one counts as this. With at most 65535
 /// blocks, all products below then fit into 63 bits.
@@ -20,7 +21,7 @@ pub(super) struct Costs {
     seen: u8,
     mean_units: i64,
     mean_ns: i64,
-    /// Variance of the transfers' sizes. The next field is the covariance of size and time.
+    /// Variance of the sizes of the transfers.
     spread: i64,
     joint: i64,
     /// Time of a block in nanoseconds, learned from transfers of different sizes.

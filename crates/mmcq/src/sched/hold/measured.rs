@@ -5,15 +5,16 @@
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning
 //! of the first to the beginning of the one after them, with all that came in between.
 
-/// Number of transfers that are measured together.
+/// Number of transfers in one measurement of the time: the mean over these transfers is compared.
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// Number of decisions between two trials, at first. In a trial the next few decisions are taken
-/// against the prediction, so that both ways (to delay the start, to start at once) are measured.
+/// Number of decisions (to delay a start, or not) between two trials, at first. In a trial the next
+/// few decisions are the opposite of the predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
-/// Most times that the number of decisions between two trials doubles. It doubles with each trial
-/// that begins while the measured times of the two ways clearly differ.
+/// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
+/// first. It doubles at most this often, once for each trial that begins while the measured times
+/// of the two ways clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -22,25 +23,27 @@ pub(super) struct Measured {
     /// Time of a block in sixteenths of a nanosecond: first for starts that are not delayed, second
     /// for delayed ones; 0: not known.
     took: [u32; 2],
-    /// When the measure in progress began.
+    /// Time in ns at which the measurement in progress began; it covers several transfers.
     since_ns: u64,
-    /// Number of blocks in the measure in progress.
+    /// Number of blocks of the transfers that the measurement in progress has covered so far.
     blocks: u32,
-    /// Number of transfers in the measure in progress.
+    /// Number of transfers that the measurement in progress has covered so far.
     transfers: u8,
-    /// Whether a start was delayed in the measure in progress.
+    /// Whether a start was delayed in the measurement in progress, which covers several transfers.
     held: bool,
-    /// Whether a start was not delayed in the measure in progress.
+    /// Whether a transfer was started at once, without a delay, in the measurement in progress.
     went: bool,
-    /// Number of decisions since the last trial.
+    /// Number of decisions since the last trial (some decisions against the prediction, to measure
+    /// both ways).
     chances: u16,
-    /// Number of transfers until the present trial ends.
+    /// Number of transfers until the trial in progress ends; a trial takes some decisions against
+    /// the prediction, to measure both ways.
     trying: u8,
-    /// Number of trials in a row that began while the measured times of the two ways clearly
-    /// differed. Each one doubles the interval to the next trial.
+    /// Number of trials in a row that began while the measured times with and without a delayed
+    /// start clearly differed. Each such trial doubles the interval to the next trial.
     sure: u8,
-    /// Whether the present trial delays starts; if false, the trial starts each transfer
-    /// immediately.
+    /// What the present trial does with each start of a transfer: true: it delays the start; false:
+    /// it starts the transfer immediately.
     tried: bool,
     /// The last decision, true for a delay; `None`: nothing was decided.
     last: Option<bool>,
@@ -61,8 +64,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins; ends the measure in progress if it is
-    /// full.
+    /// Counts a transfer of this many blocks that begins. Ends the present measurement if it
+    /// already has [`WINDOW`] transfers, and begins the next one.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
@@ -133,13 +136,15 @@ impl Measured {
         holds
     }
 
-    /// Returns the last decision; if there is none, `better`. The caller uses this if both ways are
-    /// equally good: changing between them costs more than either way.
+    /// Returns the last decision (true: delay the start); if there is none, `better`. The caller
+    /// uses it if delaying and not delaying take about the same time, since a change of the
+    /// decision costs more than either.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }
 
-    /// Stores the decision, and notes it in the present measure.
+    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement in
+    /// progress.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {
@@ -157,9 +162,9 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// Runs a closed loop of batches of 8 blocks, and returns how many of them were not delayed.
-    /// The costs call both ways equal. A whole batch takes 88 us; a batch that was not delayed goes
-    /// in two parts, which take 160 us.
+    /// Runs a closed loop of batches of 8 blocks, and returns how many of them were not delayed. By
+    /// the predicted costs (`by_costs`) both decisions are close, so the measured times decide: 88
+    /// us for a batch in one transfer, 160 us for a batch that was not delayed and goes in two.
     fn not_held(batches: u32, by_costs: bool) -> u32 {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);

@@ -53,27 +53,29 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance of the account that pays for holds, in nanoseconds.
+/// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
-/// engine loses when a client that has always sent its next request stops.
+/// Largest balance of the account that pays for holds, in multiples of the fixed time of a
+/// transfer. It limits what the engine loses when a client stops that has always sent its next
+/// request.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: the account gets the time of each transfer divided by `SHARE`.
+/// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
+/// losses of delayed starts are paid.
 const SHARE: u64 = 256;
-/// Number of starts in a row that continue no stream, after which the engine stops watching
-/// streams.
+/// Number of started transfers in a row that do not continue an earlier request, after which the
+/// engine stops watching clients for sequential requests.
 const DULL_MAX: u8 = 32;
-/// Number of transfers that must end between two transfers that leave the end of their batch to the
-/// next transfer.
+/// Number of transfers that must end before a batch may be split again. If it is split, the last
+/// requests of the batch go in the next transfer.
 const CUT_EVERY: u8 = 16;
 
-/// The waiting requests, which continue each other and can start as one transfer. The engine makes
-/// this value only if all waiting requests are such a run; otherwise it holds no start.
+/// All waiting requests, if they have one direction and contiguous blocks, so that one transfer can
+/// serve them. Otherwise the engine does not make this value, and delays no start of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of the run's requests.
+    /// The slots of these requests.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,
@@ -83,20 +85,21 @@ pub(crate) struct Pending {
     pub unsettled: u8,
 }
 
-/// A start that is being held.
+/// A transfer whose start is delayed, because more requests that continue it are expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time at which the held start must begin, in ns.
+    /// Latest time in ns until which the start may be held back.
     last_ns: u64,
-    /// Fixed time of a transfer, without the time of its blocks.
+    /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
-    /// Time after an arrival at which the next request is overdue.
+    /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
-    /// Number of requests that the hold waits for and that have not come yet.
+    /// Number of requests that the delayed start waits for and that have not come yet.
     awaited: u8,
-    /// Number of requests that came during the hold and were not added to the streams yet.
+    /// Number of requests that came during the hold and that the statistics of sequential streams
+    /// do not count yet.
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
@@ -114,35 +117,37 @@ pub struct Holds {
     pub count: u64,
     /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
-    /// Sum of the delays, in nanoseconds.
+    /// Sum of all delays of starts, in nanoseconds.
     pub waited_ns: u64,
-    /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
-    /// delay.
+    /// Sum of the gains, in nanoseconds: for each delayed start whose missing requests came, the
+    /// fixed time of a transfer minus the delay.
     pub gained_ns: u64,
 }
 
-/// State of holds: the learned costs of a card, its streams, and the start that is held now.
+/// State of delayed starts (holds): the learned costs of a card, its streams, and the transfer
+/// whose start is delayed now.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
     streams: Streams,
     held: Option<Held>,
-    /// Balance of the account. Negative if a loss was larger than the balance.
+    /// Balance of the account of delayed starts, in ns: the time that they saved is added, the time
+    /// that they lost is taken off. Negative if the last loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
-    /// Starts in a row that continued no stream.
+    /// Number of the last started transfers in a row that did not continue an earlier request.
     dull: u8,
-    /// Number of transfers until the engine may again leave the end of a batch to the next
-    /// transfer.
+    /// Number of transfers that must end until the engine may again split a batch, so that its last
+    /// requests wait for the next transfer.
     uncut: u8,
-    /// Age of the oldest request that later requests have overtaken, and the number of blocks of
-    /// those later requests.
+    /// Age number of the oldest request that later requests have overtaken, and the number of
+    /// blocks of those later requests.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,
     /// When the last transfer ended.
     free_ns: u64,
-    /// The last writes that were transferred, until they are complete.
+    /// The last writes that were transferred and are not complete yet; `None`: there are none.
     moved: Option<Run>,
     /// Whether the requests of the transfer in progress were completed before the transfer's end.
     told: bool,
@@ -210,9 +215,9 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// requests that are still missing; `None`: the hold is over, because none is missing or the
-    /// time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
+    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
+    /// because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -265,8 +270,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether the engine watches sequential streams. If not, it need not report events
-    /// here.
+    /// Returns whether the engine learns how fast sequential requests follow each other. If not,
+    /// the caller need not report requests and their ends to this struct.
     #[inline(always)]
     pub(crate) fn watches(&self) -> bool {
         self.dull < DULL_MAX
@@ -278,18 +283,20 @@ impl Hold {
         self.dull = 0;
     }
 
-    /// Returns until when the start is held; `None`: no start is held.
+    /// Returns the time in ns until which the start of the next transfer is delayed; `None`: no
+    /// start is delayed.
     pub(crate) fn until_ns(&self) -> Option<u64> {
         self.held.map(|held| held.until_ns)
     }
 
-    /// Returns the start that is held.
+    /// Returns the start of a transfer that is delayed now, if there is one.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()
     }
 
-    /// Adds the requests that came during the hold to the streams.
+    /// Records the requests that came during the hold for the learning of how fast the client's
+    /// requests follow each other.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -299,15 +306,16 @@ impl Hold {
         }
     }
 
-    /// Ends the hold: its tail has come, or the wait is over.
+    /// Ends the delay of a start: the expected requests have come, or the wait is over.
     pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
     }
 
-    /// Returns whether the engine may leave the end of this run to the next transfer. The run must
-    /// have all requests that the stream's clients keep in flight, and the engine must not have
-    /// done this in the last [`CUT_EVERY`] transfers.
+    /// Returns whether a transfer may leave out the last requests of a stream's batch, which the
+    /// next transfer then takes. `end`: the block after the batch. The batch must have all requests
+    /// that the stream's clients keep in flight. The engine must not have done this in the last
+    /// [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -391,7 +399,8 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// Decides until when the next start is held; `None`: it starts now. `bound_ns`: longest hold.
+    /// Decides until when the next start of a transfer is delayed; `None`: it starts now.
+    /// `bound_ns`: the longest time that it may be delayed.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
         self.came(&pending.run);
@@ -403,7 +412,8 @@ impl Hold {
         self.until_ns()
     }
 
-    /// Returns the costs and gains of holds so far.
+    /// Returns how often starts were delayed to wait for more requests, and the time that this cost
+    /// and gained.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }
@@ -415,7 +425,8 @@ impl Hold {
         self.counts.gained_ns = self.counts.gained_ns.saturating_add(gained_ns.unwrap_or(0));
     }
 
-    /// Ends the hold without its tail, because another request starts or because nothing starts.
+    /// Ends the hold (the delay of a start) before all expected requests have come, because another
+    /// request starts or because nothing starts.
     pub(crate) fn broken(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);

@@ -4,13 +4,13 @@
 use super::costs::Costs;
 use crate::host::Direction;
 
-/// Most streams that are known at a time.
+/// Number of sequential streams that the engine can follow at the same time.
 const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row: if the next request has come this often in less than half of the mean
-/// time, the stream counts as faster, and the new time replaces the mean.
+/// Number of times in a row. If the next request of a stream has come this often within half of the
+/// mean time, the stream counts as faster: the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -23,14 +23,14 @@ pub(crate) struct Run {
     pub direction: Direction,
     /// The first block of the run.
     pub lba: u64,
-    /// The block after the last block of the run.
+    /// The block after the last block of these contiguous requests.
     pub end: u64,
     pub requests: u8,
     /// The client of the last request.
     pub client: u8,
-    /// When the first request of the run came.
+    /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// When the last request of the run came.
+    /// Time in ns at which the last of these requests came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
@@ -41,7 +41,7 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the part of the run from this block on.
+    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -61,36 +61,41 @@ pub(super) struct Stream {
     /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
     /// used. Requests that waited in the engine and were not reported here yet are not counted.
     seen: u8,
-    /// Largest number of requests in flight at the last `times` completions, at each of which that
-    /// number was below `depth`.
+    /// Largest number of requests in flight at the last `times` completions. All of them had fewer
+    /// requests than `depth` in flight.
     fewer: u8,
     /// Number of completions in a row at which fewer requests than `depth` were in flight.
     times: u8,
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
     missed: u8,
-    /// Whether the requests that were sent when the engine gave up its wait for the missing ones
-    /// are complete.
+    /// Whether the requests are complete that the engine has sent without the missing ones, after
+    /// it gave up waiting for them.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
     /// The block after the last request.
     next: u64,
-    /// Usual time from the completion of a group until its first request comes back, without the
-    /// part that grows with the group's size; 0: not known.
+    /// Usual time in ns from the completion of requests until their client's first new request
+    /// comes, without the part that grows with the number of completed requests; 0: not known.
     first_ns: u32,
-    /// Usual longest time, in ns, between two requests of a group that come back one after the
-    /// other; 0: not known.
+    /// Usual longest time, in ns, between two requests in a row, when the clients send the next
+    /// requests after a group of requests was completed; 0: not known.
     gap_ns: u32,
-    /// Additional time until the first request comes back, for each request of the completed group.
+    /// Additional time in ns until the first client submits its next request, for each request of
+    /// the completed group.
     each_ns: u32,
-    /// Mean time until the first request comes back, outliers included.
+    /// Mean time in ns from the completion of a group of requests until a client submits the first
+    /// of the next ones. Includes unusually long times.
     mean_first_ns: u32,
-    /// Mean time until each further request comes back, outliers included.
+    /// Mean time in ns between two requests of a completed group whose clients submit their next
+    /// requests one after the other, outliers included.
     mean_gap_ns: u32,
-    /// How many times in a row the time of the first request was less than half of its mean.
+    /// How many times in a row the first request after a completed group came in less than half of
+    /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
-    /// How many times in a row the time of a further request was less than half of its mean.
+    /// How many times in a row a request other than the first of its group came back in less than
+    /// half of the mean time `mean_gap_ns`.
     gap_shorter: u8,
     /// When the last request came.
     arrived_ns: u64,
@@ -105,18 +110,19 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Number of requests of the group that have not come back.
+    /// Number of requests of the group whose clients have not submitted their next request yet.
     away: u8,
 }
 
-/// All streams that are known.
+/// The sequential streams that are known, and the times that were learned from them.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
     /// Time until the first request of a completed group comes back, as a straight line over the
     /// group's size: a submitter may handle all completions before it sends the next request.
     pauses: Costs,
-    /// When the read of a status that completes requests began; 0: no such read is in progress.
+    /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
+    /// is in progress.
     asked_ns: u64,
     /// How long the read of a status usually takes, in ns.
     ask_ns: u32,
@@ -191,13 +197,14 @@ impl Stream {
         if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
 
-    /// Returns how many requests are expected to come back, when this many wait.
+    /// Returns how many requests of the stream are complete and expected to be followed by new
+    /// ones, when `waiting` requests of the stream wait.
     pub fn away(&self, waiting: u8) -> u8 {
         self.depth.saturating_sub(waiting)
     }
 
-    /// Returns how long this many requests take to come back after they are complete; `None`:
-    /// nothing is known.
+    /// Returns the time in ns from the completion of this many requests until the client has sent
+    /// as many new ones, as expected from earlier times; `None`: nothing is known.
     pub fn back_ns(&self, requests: u32) -> Option<u64> {
         let first_ns = self.pause_ns(self.mean_first_ns, requests.into());
         let gap_ns = if self.mean_gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.mean_gap_ns.into()) };
@@ -230,7 +237,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Returns how many requests of the run came before the last completion.
+    /// Estimates how many requests of the run came before the stream's last completion, from the
+    /// times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -240,11 +248,12 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Notes requests that come after the engine has given up its wait for missing ones, and
-    /// decides whether they are the missing ones. A client that now keeps fewer requests in flight
-    /// sends the next one when those that were sent are complete, as quickly as usual. Requests
-    /// that come before that, or much later, are the missing ones: then the stream gets its old
-    /// depth again.
+    /// Handles requests of the stream that come after the engine has stopped waiting for missing
+    /// requests. Decides whether they are the missing ones, from their time `came_ns`.
+    ///
+    /// A client that now keeps fewer requests in flight sends its next ones after the last
+    /// completion, with the usual pause. Requests that come before that completion, or much later,
+    /// are the missing ones: then the stream gets back the `depth` that it had before.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
@@ -264,8 +273,8 @@ impl Stream {
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that this many requests have come back, `earlier` of them before the last completion.
-    /// `of_before`: all of them belong to the group before the last one.
+    /// Notes that `requests` requests have come back, `earlier` of them before the last completion.
+    /// `of_before`: all of them belong to the requests completed before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -274,7 +283,7 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that more requests of the stream have come.
+    /// Notes that further requests of the stream have come, and learns from their times.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -340,9 +349,11 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// Notes requests that wait, or are sent; requests that were noted before count once. Returns
-    /// true if several requests of their stream are in flight. A pause above `most_ns` counts as
-    /// `most_ns`.
+    /// Notes contiguous requests that wait or are sent now. A request may be noted several times,
+    /// and counts once. Returns true if the stream that they belong to has several requests in
+    /// flight.
+    ///
+    /// `most_ns`: upper bound for the pauses between requests from which the stream learns.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
@@ -402,7 +413,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long it takes until this many transferred requests are complete.
+    /// Returns the expected time in ns until `unsettled` transferred writes are complete: the time
+    /// to read the card's status. 0 if there is no such write.
     pub fn settles_ns(&self, unsettled: u8) -> u64 {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
@@ -412,8 +424,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether no request of another stream has come since the completion before this
-    /// stream's last one.
+    /// Returns whether this stream has the card alone: since its last completion but one, no
+    /// request of another stream has come.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)

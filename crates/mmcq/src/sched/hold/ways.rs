@@ -1,5 +1,5 @@
-//! Predicts the time of a closed loop (clients that send the next request when one is complete) in
-//! one transfer, and in two transfers that alternate.
+//! Predicts how long a closed loop (clients that send the next request when one is complete) takes
+//! if its requests go in one transfer, and if they go in two transfers that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;
@@ -7,13 +7,13 @@ use super::streams::Stream;
 /// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two ways are close if their times differ by less than this, in nanoseconds. It is the time of a
-/// wake-up: the learned times of streams may be wrong by this much.
+/// Two predicted times are close if they differ by less than this, in ns; then both ways are tried.
+/// It is the time of a wake-up: the learned times of streams may be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
-/// Two ways are level if their times differ by less than 1 / `LEVEL`: then the last decision is
-/// repeated.
+/// One transfer and two are level if their times differ by less than 1 / `LEVEL`: then the last
+/// decision is repeated.
 const LEVEL: u64 = 48;
-/// A hold is chosen only if it saves more than 1 / `MARGIN` of the time.
+/// The engine waits for further requests only if it saves more than 1 / `MARGIN` of the time.
 const MARGIN: u64 = 128;
 
 /// The requests of a closed loop: how many wait in the engine (`here`), how many are complete and
@@ -25,8 +25,8 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// The two ways to transfer each request of a [`Loop`] once, with the time of each: all in one
-/// transfer (`whole_ns`), or in two (`parts_ns`).
+/// The two ways to transfer each request of a [`Loop`] once, with the time of each in ns: all
+/// requests in one transfer (`whole_ns`), or in two transfers (`parts_ns`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,
@@ -34,9 +34,10 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Returns the times of both ways. `settles_ns`: time until the transferred requests are
-    /// complete. `free_ns`: since when the controller is free. `None`: the costs or the stream's
-    /// pauses are not known.
+    /// Returns the times in ns of the two ways to transfer all requests of the loop once: all in
+    /// one transfer, or in two transfers. `settles_ns`: time from the end of a transfer until its
+    /// requests are complete. `free_ns`: when the controller became free. `None`: the costs of a
+    /// transfer or the client's pauses are not known.
     pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
         let fixed_ns = costs.fixed_ns()?;
         let moved_ns =
@@ -60,7 +61,8 @@ impl Ways {
         Some(Ways { whole_ns: one_ns.saturating_add(rests_ns), parts_ns })
     }
 
-    /// Returns whether one transfer is better than two.
+    /// Returns whether one transfer for all requests takes clearly less time (by more than 1 /
+    /// `MARGIN`) than two alternating transfers.
     pub fn whole_is_better(&self) -> bool {
         self.whole_ns.saturating_add(self.whole_ns / MARGIN) < self.parts_ns
     }

@@ -13,7 +13,8 @@ use crate::sched::failures::Failures;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 use pays::Pays;
 
-/// Most entries of a pack. The number is small, since later requests wait for the whole pack.
+/// Most transfers in a packed command. The number is small, since later requests wait for the whole
+/// packed command.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
 /// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
@@ -51,12 +52,13 @@ pub struct PackStats {
     pub entries: u32,
     /// Packed writes with a late error for which the card named the entry that failed.
     pub split: u32,
-    /// Packs whose transfer failed: all their requests were sent again, one at a time.
+    /// Number of packed commands whose transfer failed: all their requests were sent again, one at
+    /// a time.
     pub failures: u32,
     /// Packed writes with a late error for which the card named no entry: all their writes were
     /// sent again, one at a time.
     pub suspected: u32,
-    /// Why packs are not used any more; `None`: they were not given up.
+    /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,
 }
 
@@ -94,16 +96,17 @@ pub(crate) enum Step {
 pub(crate) enum Fate {
     /// The result is known, or there are no writes.
     Known,
-    /// The result is not known: the card's next status will show it.
+    /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
-    /// A status of the card, with this value, shows an error.
+    /// An R1 of the card with this value shows that a write of the pack may have failed.
     Doubtful(u32),
 }
 
 /// The pack in progress, and the state that outlasts a pack.
 #[derive(Debug)]
 pub struct Packs {
-    /// Most entries of a packed read, and of a packed write; 0: no packs of this direction.
+    /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
+    /// this direction.
     most: [u8; 2],
     /// Direction of the pack that the controller has.
     running: Option<Direction>,
@@ -114,7 +117,8 @@ pub struct Packs {
     /// Whether the next transfer is not a pack, because the header of the last pack could not be
     /// mapped.
     rests: bool,
-    /// Whether the card was set to report failed packs again, after it was initialised.
+    /// Whether the card was initialised, and was then set again to report failures of packed
+    /// commands.
     restored: bool,
     failures: Failures,
     pays: Pays,
@@ -136,7 +140,8 @@ impl Packs {
         stats: PackStats::ZERO,
     };
 
-    /// Sets how many writes and reads a pack of the card may have, and allows packs again.
+    /// Sets how many writes and how many reads one packed command for the card may have (fewer than
+    /// two: none). Allows packed commands again.
     pub(crate) fn configure(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
@@ -157,19 +162,20 @@ impl Packs {
         }
     }
 
-    /// Sets whether the card reports failed packs after the initialisation that is about to be
-    /// reported.
+    /// Sets whether the card was told again to report packed commands that fail. Called during an
+    /// initialisation; [`begin_anew`](Self::begin_anew) uses the value at its end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }
 
-    /// Returns whether packs may be used.
+    /// Returns whether packed commands may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.most != [0; 2] && self.stats.demoted.is_none()
     }
 
-    /// Returns the most entries of a pack of this direction; fewer than two: no packs.
+    /// Returns the largest number of transfers in one packed command of this direction. Below two,
+    /// packed commands are not used.
     pub(crate) fn most(&self, direction: Direction) -> usize {
         let [reads, writes] = self.most;
         let most = if direction == Direction::Write { writes } else { reads };
@@ -180,8 +186,8 @@ impl Packs {
         &self.stats
     }
 
-    /// Decides whether a transfer of this direction, which begins while others wait, is a pack.
-    /// `ended_ns`: when the transfer before ended.
+    /// Decides whether a transfer of this direction, which begins while other requests wait, is
+    /// sent as a packed command. `ended_ns`: when the transfer before ended, in ns.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
@@ -199,17 +205,18 @@ impl Packs {
         self.pays.reset_timing();
     }
 
-    /// Makes the next transfer a single one, not a pack.
+    /// Makes the next transfer an ordinary one, since the header of a packed command could not be
+    /// mapped for DMA.
     pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
 
-    /// Drops the entries that were collected.
+    /// Removes all transfers (entries) that were collected for the next packed command.
     pub(crate) fn clear_entries(&mut self) {
         self.count = 0;
     }
 
-    /// Adds an entry. Returns false if the pack is full.
+    /// Adds a transfer to the packed command. Returns false if the packed command is full.
     pub(crate) fn add(&mut self, entry: Entry) -> bool {
         let Some(free) = self.entries.get_mut(usize::from(self.count)) else { return false };
         *free = entry;
@@ -246,7 +253,7 @@ impl Packs {
         self.fate
     }
 
-    /// Sets whether the result of the pack's writes is known.
+    /// Records whether it is known which writes of the pack have succeeded.
     pub(crate) fn set_fate(&mut self, fate: Fate) {
         self.fate = fate;
     }
@@ -275,7 +282,8 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that the transfer of a pack has failed. If that happens too often, packs are given up.
+    /// Notes that the transfer of a packed command has failed. If that happens too often, no packed
+    /// commands are sent any more.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

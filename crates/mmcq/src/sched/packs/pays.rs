@@ -1,13 +1,14 @@
-//! Decides whether packs pay on this card, separately for reads and writes. It compares the mean
-//! time of a request in packs with that of a request alone, both measured while other requests
-//! wait.
+//! Decides whether packed commands (packs) are faster on this card than ordinary transfers,
+//! separately for reads and writes. It compares the mean time of a request in packs with that of a
+//! request alone, both measured while other requests wait.
 //!
 //! The cheaper way (in packs, or alone) is used. Two in [`PROBE`] transfers use the other way, so
 //! that a change of the card is noticed. *Guarantee: of 64 transfers two use the slower way.*
 
 use crate::host::Direction;
 
-/// Interval of trials, in transfers. In a trial, two transfers in a row use the other way.
+/// Number of transfers from one trial to the next. In a trial, two transfers in a row are sent in
+/// the way (packed or alone) that was slower so far.
 const PROBE: u8 = 64;
 /// Weight of a new time in the mean: one in `1 << SHARE_SHIFT`.
 const SHARE_SHIFT: u32 = 3;
@@ -17,10 +18,12 @@ pub(super) struct Pays {
     /// Mean time of a request in nanoseconds, first by direction (reads, writes), then by way
     /// (alone, in a pack); 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// The last begin, if nothing else has begun since: its two indices in `times_ns`, its number
-    /// of requests, and its time.
+    /// The transfer that was begun last, if it is still alone: its two indices in `times_ns`, its
+    /// number of requests, and the time in ns of its begin. `None`: another transfer has begun
+    /// since.
     began: Option<(usize, usize, u32, u64)>,
-    /// Number of transfers since the last trial began, for reads and for writes.
+    /// Number of transfers since the last trial of the slower way (in packs, or alone) began, for
+    /// reads and for writes.
     turns: [u8; 2],
 }
 
@@ -64,7 +67,8 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Clears the last begin: something else begins, so the time of the last transfer is not known.
+    /// Forgets the start of the last transfer, so that no time is learned from it. Called when
+    /// something other than a transfer begins.
     pub(super) fn reset_timing(&mut self) {
         self.began = None;
     }

@@ -10,7 +10,8 @@ struct Link {
     younger: u8,
 }
 
-/// The tasks on the card, as a circular list in the order of their announcement.
+/// The tasks on the card, as a circular list in the order in which they were announced (CMD44,
+/// CMD45).
 #[derive(Debug)]
 pub(super) struct Ages {
     /// The task that has waited longest, or [`NONE`].

@@ -20,7 +20,7 @@ const STALE_MAX: u8 = 4;
 pub(crate) enum At {
     /// The command queue engine is off: the lines are free, and it uses no memory.
     Off,
-    /// The command queue engine is on: tasks can be rung.
+    /// The command queue engine is on: the driver may start tasks by their doorbells.
     On,
     /// The command queue engine was requested to halt, because something failed.
     Halting,
@@ -36,7 +36,8 @@ pub(crate) enum At {
 pub(crate) enum Why {
     /// The command queue engine reports a fault.
     Fault(QueueFault),
-    /// No task has ended within the longest time of any task, or the memory is needed.
+    /// No task has ended within the longest time that any task may take, or the engine needs the
+    /// memory of the tasks back.
     Silent,
     /// The card is gone.
     Removed,
@@ -58,9 +59,10 @@ pub struct Hosted {
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When a task last ended, or the first task was rung.
+    /// Time in ns at which a task last ended; before that, the time of the first write of the
+    /// doorbell register, which starts a task.
     heard_ns: u64,
-    /// Time limit of the largest task.
+    /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
     /// Deadline of the halt or clear that is under way.
     until_ns: u64,
@@ -88,7 +90,8 @@ impl Hosted {
         self.stale = 0;
     }
 
-    /// Lets the software drive the queue from now on.
+    /// Lets the software drive the card's queue from now on, and no longer the controller's command
+    /// queue engine.
     pub(crate) fn unequip(&mut self) {
         self.drives = false;
     }
@@ -156,7 +159,8 @@ impl Hosted {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// Returns when a task last ended, or when the first task was rung.
+    /// Returns the time in ns at which a task ended last, or at which the first task was given to
+    /// the command queue engine.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
@@ -184,8 +188,9 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Stores the fault that the command queue engine reports while it halts, if it is halted
-    /// because it reported nothing in time. The fault is the better reason.
+    /// Stores a fault that the command queue engine reports while it halts, if it was halted
+    /// because it had reported no end of a task in time. The fault explains that silence, so it
+    /// replaces it as the reason.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));

@@ -40,11 +40,11 @@ const AGE_NS: u64 = 20_000_000;
 /// Number of writes in a row, without a read among them, after which the queue is switched off,
 /// because it makes only reads faster.
 const DULL_MAX: u8 = 16;
-/// Count at which the queue is switched on. Each time that the queue would have paid adds 2 to the
-/// count, each time that it would not subtracts 1. So a client that leaves one request alone in
-/// every other turn still reaches the count.
+/// Count at which the queue is switched on. Each decision in which the queue would have paid adds 2
+/// to the count; each other decision subtracts 1. So the queue is also switched on for a client
+/// that in every other decision has only one request waiting.
 const WANTED_MIN: u8 = 3;
-/// The number that means no task, or no slot.
+/// Value of a task number or slot number that means "none".
 const NONE: u8 = u8::MAX;
 /// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
@@ -57,7 +57,8 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// Number of the task that is described and not announced yet, or [`NONE`].
+    /// Number of the task whose CMD44 is being prepared or sent, while its CMD45 was not sent yet;
+    /// [`NONE`]: there is no such task.
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
@@ -73,7 +74,8 @@ pub struct Tasks {
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
-    /// For each slot of a task, the slot of the task's next request, or [`NONE`].
+    /// Links the requests of each task in their order: for the slot of a request, the slot of the
+    /// next request in the same task, or [`NONE`].
     behind: [u8; SLOTS_MAX],
     /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
@@ -129,12 +131,13 @@ impl Tasks {
         self.depth = self.depth.min(slots);
     }
 
-    /// Stops all announcements: there is no card.
+    /// Prevents that further tasks are sent to the card: the card was removed.
     pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
 
-    /// Does what [`configure`](Self::configure) does for the queue of an SD card.
+    /// Sets how many tasks the queue of an SD card has, and by which commands the card is asked to
+    /// execute them. Allows the use of the queue again. Returns false if it has too few tasks.
     pub(crate) fn configure_sd(&mut self, queue: SdTaskQueue) -> bool {
         let has = self.configure(queue.depth);
         self.dialect = Dialect::Sd(queue);
@@ -202,7 +205,8 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// Returns whether only writes were executed for a while: the queue should be switched off.
+    /// Returns whether only writes were executed for a while. The queue makes only reads faster, so
+    /// it should then be switched off.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
@@ -217,7 +221,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Notes which command for the queue is sent now.
+    /// Notes which command for the card's queue (such as CMD44 or CMD13) is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -227,8 +231,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
-    /// while the command ran; the result of the command is then ignored.
+    /// Takes the command for the card's queue that has ended. The flag is true if the engine took
+    /// all tasks back while the command ran; the result of the command is then ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -288,8 +292,8 @@ impl Tasks {
         }
     }
 
-    /// Returns whether so few tasks are announced that parts of the card may be idle: fewer than a
-    /// quarter of the most that may be announced.
+    /// Returns whether the card's queue has so few tasks that parts of the card may be idle: fewer
+    /// than a quarter of the largest number.
     pub(crate) fn are_few(&self) -> bool {
         self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
     }
@@ -299,7 +303,8 @@ impl Tasks {
         &self.tasks[usize::from(id % DEPTH_MAX)]
     }
 
-    /// Returns whether a task on the card overlaps these blocks, and one of the two writes.
+    /// Returns whether the blocks from `start` up to `end` overlap those of a task on the card,
+    /// unless both only read.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         // A read does not conflict with another read.
         let rivals = if direction == Direction::Write { u32::MAX } else { self.writes };
@@ -309,8 +314,8 @@ impl Tasks {
         })
     }
 
-    /// Describes a task of these requests, in the order of their blocks, and returns its number.
-    /// The task will be announced next.
+    /// Makes a task of these requests, in the order of their blocks, and returns its number. The
+    /// task's CMD44 and CMD45 are sent next.
     #[inline(always)]
     pub(crate) fn describe(
         &mut self,
@@ -345,7 +350,8 @@ impl Tasks {
         self.has_params = true;
     }
 
-    /// Returns whether CMD44 of the described task was sent.
+    /// Returns whether CMD44 of the task that is to be added to the card's queue next was sent; its
+    /// CMD45 was not sent yet.
     pub(crate) fn has_params(&self) -> bool {
         self.has_params
     }
@@ -355,7 +361,7 @@ impl Tasks {
         Some(self.described).filter(|&id| id != NONE)
     }
 
-    /// Notes that the card has accepted CMD45: the described task is announced now.
+    /// Notes that the card has accepted CMD45. So the task is now in the card's queue.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begin(now_ns);
@@ -421,12 +427,14 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready or was executed, in nanoseconds.
+    /// Returns the time in ns since the last event of the card's queue: a task became ready, or was
+    /// executed.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
 
-    /// Starts the ready task that was announced first, and returns it.
+    /// Starts the ready task that the card has known for the longest time (counted from its CMD45),
+    /// and returns its number; `None`: no task is ready.
     pub(crate) fn execute(&mut self) -> Option<u8> {
         if self.ready == 0 {
             return None;
@@ -455,7 +463,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Removes a task from the tasks that wait on the card.
+    /// Removes a task from the set of the tasks that the card has, and from the set of ready tasks.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -474,7 +482,8 @@ impl Tasks {
         }
     }
 
-    /// Counts a late error for which several writes are suspects.
+    /// Counts an error of an earlier write that may belong to any of several writes, since the card
+    /// does not say to which.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
@@ -508,7 +517,8 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets the described task: the command queue engine cannot use its memory.
+    /// Forgets the task that was being prepared, because the command queue engine cannot use its
+    /// memory.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }

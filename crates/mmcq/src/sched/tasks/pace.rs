@@ -9,10 +9,11 @@
 const LEAST_NS: u64 = 5_000;
 /// Longest time between polls.
 const MOST_NS: u64 = 200_000;
-/// Number of announced tasks that keep a card busy while a ready one waits.
+/// Number of tasks in the card's queue that keep the card busy while a ready task waits for its
+/// execution.
 const ENOUGH: u64 = 8;
 
-/// The measured speed of a card.
+/// How fast a card makes tasks ready, as measured, and when it is polled next.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the
@@ -60,7 +61,8 @@ impl Pace {
         self.ask_ns
     }
 
-    /// Returns for how long no task has become ready or was executed, in nanoseconds.
+    /// Returns the time in ns since the last event of the card's queue: a task became ready, or was
+    /// executed.
     pub fn quiet_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns)
     }

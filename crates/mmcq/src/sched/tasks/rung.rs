@@ -1,5 +1,5 @@
-//! Tasks of the controller's command queue engine. Such a task is described, announced and *rung*
-//! (started by the doorbell) in one step.
+//! Tasks of the controller's command queue engine. The driver describes such a task in memory and
+//! starts it by its doorbell bit (it is *rung*); the controller itself announces it to the card.
 
 use super::{ANNOUNCED_MAX, DEPTH_MAX, Dialect, NONE, SLOTS_MAX, Task, Tasks};
 use crate::host::Direction;
@@ -23,7 +23,9 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Notes a task of one request, which is described, announced and rung in one step.
+    /// Records a task of one request. The driver describes the task to the command queue engine in
+    /// memory and starts it by its doorbell bit, with no separate commands to announce it to the
+    /// card.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,
@@ -54,7 +56,7 @@ impl Tasks {
         (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
     }
 
-    /// Counts tasks that were rung by one write of the doorbell.
+    /// Counts the tasks (one bit for each) that one write of the doorbell register has started.
     #[inline(always)]
     pub(crate) fn count_rung(&mut self, tasks: u32) {
         self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());

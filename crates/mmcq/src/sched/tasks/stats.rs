@@ -63,16 +63,17 @@ pub struct TaskStats {
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,
-    /// Failures of a command or task while the queue was on.
+    /// Number of commands and tasks that failed while the queue was on.
     pub failures: u32,
-    /// Late errors for which several writes were suspects.
+    /// Number of late errors (reported after the data) that could belong to several writes.
     pub suspected: u32,
-    /// Tasks rung for the controller's command queue engine; they count as announced and executed,
-    /// too.
+    /// Number of tasks whose doorbell was rung: given to the controller's command queue engine.
+    /// They count as announced and executed, too.
     pub rung: u32,
     /// Writes of the doorbell register.
     pub rings: u32,
-    /// Ends that the command queue engine reported for tasks that were not rung.
+    /// Number of times that the command queue engine reported the end of a task whose doorbell had
+    /// not been rung.
     pub stale: u32,
     /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,

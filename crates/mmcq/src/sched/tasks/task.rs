@@ -3,12 +3,12 @@
 use super::NONE;
 use crate::host::Direction;
 
-/// A task, as it was announced.
+/// A task of the card's command queue, as the engine has described it to the card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub direction: Direction,
     pub start: u64,
-    /// The end: the block after the last.
+    /// The block after the last block of the task.
     pub end: u64,
     /// The slot of the task's first request.
     pub first: u8,
@@ -18,7 +18,7 @@ pub(crate) struct Task {
     pub(super) announced_ns: u64,
 }
 
-/// No task: it has no blocks.
+/// Value of a place that holds no task: it has no blocks.
 pub(super) const NO_TASK: Task =
     Task { direction: Direction::Read, start: 0, end: 0, first: NONE, reliable: false, announced_ns: 0 };
 

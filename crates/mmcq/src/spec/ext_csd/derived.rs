@@ -19,7 +19,7 @@ pub enum Hpi {
 /// Share of the spare blocks that the device has used up [eMMC 7.4, 267].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreEol {
-    /// Code 0: the device does not report it.
+    /// Code 0: the device does not report how many spare blocks are used up.
     Undefined,
     /// Code 1: less than 80 % is used.
     Normal,

@@ -67,7 +67,7 @@ const fn bit(word: u32, n: u32) -> bool {
 pub struct R4(pub u32);
 
 impl R4 {
-    /// Returns whether the card has powered up (C).
+    /// Returns whether the card has powered up (bit C of R4).
     pub const fn ready(self) -> bool {
         bit(self.0, 31)
     }

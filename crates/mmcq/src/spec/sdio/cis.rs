@@ -62,7 +62,8 @@ pub enum CisFault {
     Short {
         /// Number of bytes in the body.
         bytes: u8,
-        /// Number of bytes that the fields need.
+        /// Smallest number of bytes in the body that contains all fields of this tuple that are
+        /// read.
         needed: u8,
     },
     /// The largest block size of the function is 0.
@@ -161,7 +162,7 @@ pub struct VersionTexts {
 }
 
 impl VersionTexts {
-    /// Returns the raw bytes after the revision.
+    /// Returns the undecoded bytes of the tuple CISTPL_VERS_1 after the two bytes of its revision.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(2..usize::from(self.len)).unwrap_or(&[])
     }
@@ -174,7 +175,7 @@ impl VersionTexts {
     }
 }
 
-/// Contents of a chain that the walker stores.
+/// Contents of a tuple chain, as far as [`Walker`] stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
     /// Manufacturer and product (CISTPL_MANFID), if the chain has them.

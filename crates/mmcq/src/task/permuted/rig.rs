@@ -66,7 +66,7 @@ impl Signal {
         self.1.notify_one();
     }
 
-    /// Lowers the signal: its cause is over.
+    /// Clears the signal, because its cause is over.
     fn lower(&self) {
         *self.0.lock().unwrap() = false;
     }
@@ -322,14 +322,16 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// Returns how many times the controller has moved data. Nothing moves data now.
+    /// Returns how many times the controller has moved data. The caller makes sure that no data are
+    /// being moved during the call.
     pub fn moved(&self) -> u32 {
         // SAFETY: loom watches the cell.
         self.memory.with(|memory| unsafe { *memory })
     }
 
     /// Checks, after all threads have ended, that no slot is in use, that the engine is idle, and
-    /// that the alarm is right.
+    /// that the board's alarm is set for the time that the engine wants, and not later than its
+    /// next deadline.
     pub fn end(&self) {
         self.stack.with(|engine| {
             assert_eq!(engine.slots_in_use(), 0, "a slot leaked");

@@ -99,7 +99,7 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     open: Option<Open>,
     /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
     run: Option<Run>,
-    /// The role of the phase in progress, if the wrapped driver executes it.
+    /// Kind of the phase in progress, if the wrapped driver executes it as an ordinary phase.
     plain: Plain,
     /// The result of a write whose data have ended, kept while the card is still busy; `None` if no
     /// such write is in progress.
@@ -111,13 +111,14 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
-    /// A write: the card's transfer is open, the controller's is not.
+    /// A write that is open on the card only. For the controller each part is a complete transfer
+    /// (a carrier: a CMD13 with data).
     Carrier,
     /// The transfer cannot be continued.
     Ended,
 }
 
-/// The role of a phase that the wrapped driver executes.
+/// What a phase that the wrapped driver executes does for an open write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -125,7 +126,8 @@ enum Plain {
     Status,
     /// The phase sends CMD25, whose transfer stays open on the card.
     Write,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13 with data. The card takes these data as the next ones of the open
+    /// CMD25 (a carrier).
     Carrier,
 }
 

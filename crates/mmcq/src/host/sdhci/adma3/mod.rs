@@ -55,7 +55,7 @@ enum At {
     Rest,
     /// The controller executes the list.
     Runs,
-    /// The list has failed; the lines must be reset.
+    /// The list has failed; the CMD and DAT circuits of the controller must be reset.
     Stopped,
 }
 

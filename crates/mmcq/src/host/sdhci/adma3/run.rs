@@ -1,4 +1,5 @@
-//! Describes, starts and ends a chain.
+//! Writes the descriptors of a chain (several transfers in one ADMA3 list), starts the chain, and
+//! handles its end.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
@@ -159,9 +160,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         ChainFault { fault: Fault { cause, stage, response }, passed }
     }
 
-    /// Returns the number of the next integrated descriptor, and the number of the transfer whose
-    /// ADMA2 descriptors were read last. Only the lower halves of the addresses are compared,
-    /// because the list does not cross 4 GiB.
+    /// Returns where the controller stands in the list: the number of the next integrated
+    /// descriptor, and the number of the transfer whose ADMA2 descriptors were read last. Only the
+    /// lower halves of the addresses are compared, because the list does not cross 4 GiB.
     fn stands_at(&self) -> Option<(u8, u8)> {
         let step = ChainList::<ENTRIES, PIECES>::step(self.host.model.wide);
         let list = self.host.port.read32(ADMA3_ADDRESS).wrapping_sub(self.list_bus as u32);

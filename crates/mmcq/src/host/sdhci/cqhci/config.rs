@@ -25,7 +25,8 @@ impl CqhciQuirks {
     pub const TRANSFER_MODE: CqhciQuirks = CqhciQuirks(1 << 3);
     /// A transfer descriptor must not cross a boundary of 128 MiB.
     pub const BOUNDARY_128M: CqhciQuirks = CqhciQuirks(1 << 4);
-    /// The engine must not send CMD13 during data: the last block damages such commands.
+    /// The engine must not send CMD13 while it transfers data: the last block of a transfer damages
+    /// a CMD13 that is sent at the same time.
     pub const NO_POLL_BESIDE: CqhciQuirks = CqhciQuirks(1 << 5);
     /// The engine's bit of the controller's interrupt status stays set until the driver clears it.
     /// Without this quirk such an engine interrupts a second time for each event.

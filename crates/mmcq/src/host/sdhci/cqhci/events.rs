@@ -160,7 +160,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, response)
     }
 
-    /// Makes a fault; names its slot only if the slot has a task.
+    /// Makes the report of a fault. `named`: command index and slot that the controller's registers
+    /// name; the slot is in the report only if it has a task.
     fn blame(
         &self,
         cause: Cause,
@@ -172,8 +173,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
     }
 
-    /// Drops all tasks because the controller is off the bus and accesses no memory; returns the
-    /// fault.
+    /// Drops all tasks, because the controller is gone from the bus (its registers read as all
+    /// ones) and so accesses no memory. Returns the fault.
     fn leave_bus(&mut self) -> QueueFault {
         self.forget_tasks();
         self.host.idle = false;

@@ -39,9 +39,9 @@ impl<const PIECES: usize> TaskList<PIECES> {
         TaskList { slots: [0; 2 * LIST_WORDS], pieces: [[[0; 4]; PIECES]; 32] }
     }
 
-    /// Returns how many bytes after the beginning of this memory the task descriptor list begins,
-    /// if this memory is at bus address `bus`. `None` if `bus` is not a multiple of 16, or `PIECES`
-    /// is 0.
+    /// Returns the offset in bytes at which the task descriptor list begins in this structure: at
+    /// the first multiple of `ALIGN_BYTES`. `bus`: bus address of the structure. `None`: `bus` is
+    /// not a multiple of 16, or `PIECES` (memory segments in a task) is 0.
     pub(super) fn offset(bus: u64) -> Option<usize> {
         let offset = bus.wrapping_neg() & (ALIGN_BYTES - 1);
         (PIECES > 0 && offset.is_multiple_of(16)).then_some(offset as usize)

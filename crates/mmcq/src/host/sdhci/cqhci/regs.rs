@@ -50,7 +50,7 @@ pub const CRA: u16 = 0x5c;
 pub const VER_MAJOR_SHIFT: u32 = 8;
 /// Lowest bit of the field of [`CAP`] with the unit of the timer's frequency: 10^n kHz, n up to 4.
 pub const CAP_UNIT_SHIFT: u32 = 12;
-/// Mask of the field of [`CAP`] with the timer's frequency, in that unit.
+/// Mask of the field of [`CAP`] with the timer's frequency, in the unit at [`CAP_UNIT_SHIFT`].
 pub const CAP_CLOCK: u32 = 0x3ff;
 
 /// [`CFG`]: enables the command queue engine.

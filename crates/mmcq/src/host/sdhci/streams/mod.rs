@@ -85,7 +85,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     open: Option<Open>,
     /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
     run: Option<Run>,
-    /// The role of the phase in progress, if the wrapped driver executes it.
+    /// Which command the wrapped driver sends in the phase in progress, if the end of this phase
+    /// needs a special treatment here.
     plain: Plain,
     resets: Resets,
     carrier: Carrier,
@@ -101,7 +102,7 @@ enum Open {
     Ended,
 }
 
-/// The role of a phase that the wrapped driver executes.
+/// What a phase that the wrapped driver executes does for an open transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -176,9 +177,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts the end of a phase of the wrapped driver for the engine. After a CMD12 that ends a
-    /// transfer with stops, the driver resets the CMD and DAT circuits. To the response of a CMD12
-    /// or CMD13 the driver adds the errors that the responses to carriers had.
+    /// Converts the end of a phase of the wrapped driver for the engine. If a CMD12 has ended a
+    /// transfer whose DMA stopped at memory boundaries, the driver resets the CMD and DAT circuits.
+    /// If the phase was a CMD12 or CMD13, its response gets the error bits that the earlier data
+    /// phases with CMD13 (carriers) have returned.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {

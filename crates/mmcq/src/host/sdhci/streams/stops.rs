@@ -27,7 +27,7 @@ const COUNT: u32 = 65_535;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stops {
     direction: Direction,
-    /// Bytes from one boundary to the next.
+    /// Bytes from one SDMA buffer boundary in memory to the next: the controller stops at each.
     step: u32,
     /// Blocks that are left in the Block Count register.
     left: u32,
@@ -43,7 +43,8 @@ impl Stops {
     }
 }
 
-/// The phase in progress of a transfer that uses stops.
+/// State of the phase in progress, in a transfer that the controller stops at each boundary of
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Whether CMD18 or CMD25 was sent before the data, and its response was not received yet.
@@ -62,13 +63,15 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
-/// Returns whether a transfer that stays open may begin with this segment.
+/// Returns whether SDMA can stop at the end of this segment, because its address and length are
+/// multiples of the smallest boundary. Only then may a transfer that begins with it stay open.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
 
-/// Returns the largest boundary, in bytes, that fits the segments of exactly `blocks` blocks;
-/// `None` if no boundary fits.
+/// Returns the largest boundary, in bytes, at which SDMA may stop: all segments begin and end at
+/// multiples of it. The segments must have exactly `blocks` blocks. `None`: there is no such
+/// boundary.
 pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
     let mut bits = u64::from(STEP_MAX);
     let mut bytes = 0u64;
@@ -147,8 +150,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Prepares the driver's state for a phase that uses stops, whether it begins or continues a
-    /// transfer.
+    /// Prepares the driver's state for a phase in which SDMA stops at memory boundaries. The phase
+    /// begins a transfer (`begins`) or continues one. `step`: bytes from one boundary to the next.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
@@ -159,7 +162,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Acknowledges and returns the events of a phase that uses stops.
+    /// Acknowledges and returns the events of a phase in which SDMA stops at memory boundaries.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
@@ -244,8 +247,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// Continues SDMA with the next step after a stop at a boundary. After the last step of a
-    /// write, requests a stop at the block gap.
+    /// Lets SDMA continue behind a boundary in memory at which it has stopped, up to the next
+    /// boundary. After the last boundary of a write, requests a stop at the block gap.
     fn pass_boundary(&mut self, stops: &Stops, run: &mut Run, segments: &[Segment]) {
         run.steps -= 1;
         run.offset += stops.step;
