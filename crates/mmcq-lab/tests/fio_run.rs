@@ -266,6 +266,24 @@ fn completions_are_collected_when_the_queue_is_full() {
     assert_eq!((stats.transfers(), stats.completes), (16, 14));
 }
 
+/// Checks that the last transfers end together for the job, and each for itself at the disk.
+#[test]
+fn a_disk_is_busy_until_each_transfer_is_complete() {
+    let list = workers("[a]\nrw=read\nsize=8k\nioengine=libaio\niodepth=4");
+    let mut state = JobState::new(&list[0], &[1 << 20], 1).unwrap();
+    let [first, second] = [0, 1].map(|_| match state.next(0) {
+        Next::Io(io) => io,
+        other => panic!("{other:?}"),
+    });
+    for (io, complete_ns) in [(first, 1000), (second, 5000)] {
+        assert_eq!(state.next(complete_ns), Next::AfterCompletion);
+        state.complete(&io, Times { start_ns: 0, issue_ns: 0, complete_ns }, Ok(4096), None);
+    }
+    assert_eq!(state.next(5000), Next::Done);
+    let dir = &state.stats().dirs[0];
+    assert_eq!((dir.clat.ns.min, dir.clat.ns.max, dir.under_way_ns), (5000, 5000, 6000));
+}
+
 #[test]
 fn threads_of_their_own_keep_the_pace_while_transfers_are_under_way() {
     let gaps = |mode: &str| -> Vec<u64> {
