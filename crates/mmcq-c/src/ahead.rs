@@ -54,7 +54,8 @@ impl Mapping {
         Mapping { ptr, bytes, to_card: (direction == Direction::Write).into(), bus }
     }
 
-    /// Ends the mapping, after the controller has released it and the table no longer has it.
+    /// Ends the mapping. The controller no longer uses the memory, and the caller has removed the
+    /// mapping from its table.
     pub fn end(self, platform: &mmcq_platform) {
         platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction());
     }

@@ -63,8 +63,8 @@ pub(crate) struct Place {
     stack: UnsafeCell<MaybeUninit<Stack>>,
     /// The library's own memory for the controller, used if the program supplies none.
     room: UnsafeCell<Room>,
-    /// Memory for registers of the card; empty while a call uses it. Accessed while the stack's
-    /// lock is held.
+    /// Buffer into which a call reads the card's registers; empty while a call uses it. Accessed
+    /// while the stack's lock is held.
     scratch_buf: Cell<Option<DmaBuf>>,
     pub supervisor: Supervisor,
     pub ahead: Ahead,
@@ -187,9 +187,9 @@ impl Place {
         scratch.ok_or(if self.ahead.has_kept() { Error::Dead } else { Error::Full })
     }
 
-    /// Returns the memory for registers of a card, so that another call may take it. An empty
-    /// `scratch` means that a controller that cannot be stopped still uses this memory; then no
-    /// call may take it any more.
+    /// Gives back the buffer into which a call reads the card's registers, so that another call may
+    /// take it. An empty `scratch` means that a controller that cannot be stopped still uses this
+    /// memory; then no call may take it any more.
     pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
         stack.with(|_| match scratch.len_bytes() {
             0 => self.ahead.note_kept(None),

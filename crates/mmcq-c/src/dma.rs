@@ -7,7 +7,8 @@ use mmcq::card::SCRATCH_BYTES;
 use mmcq::host::rtsx::Buffers;
 use mmcq::host::sdhci::Table;
 
-/// Memory for registers of a card; it consists of whole cache lines on every machine.
+/// Buffer into which the card's registers (such as EXT_CSD) are read. It consists of whole cache
+/// lines on every machine.
 #[repr(C, align(128))]
 pub(crate) struct Scratch(pub [u8; SCRATCH_BYTES as usize]);
 
@@ -43,7 +44,7 @@ impl Lists {
 pub(crate) struct Room {
     pub lists: Lists,
     pub scratch: Scratch,
-    /// Memory for registers of the card that the supervisor uses.
+    /// Buffer into which the supervisor reads the card's registers.
     pub supervisor_scratch: Scratch,
 }
 

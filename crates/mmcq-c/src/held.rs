@@ -1,10 +1,11 @@
-//! An option whose empty value is all zeros.
+//! An option whose empty state is all zeros, so that a static of this type is in `.bss`.
 //!
 //! `Option` may represent `None` by any value that its content never has, such as 3 in an enum of
 //! three variants. If one byte of a static is not zero, the static is in `.data`, so it takes flash
 //! and RAM. With this type the statics of this crate are in `.bss`.
 
-/// A value or nothing, as in an `Option`. But here the empty state is always all zeros in memory.
+/// A value or nothing, as in an `Option`. The tag of the empty state is 0, so a static that is
+/// empty at first is in `.bss` and takes no flash.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Held<T> {

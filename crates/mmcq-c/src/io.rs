@@ -423,8 +423,8 @@ impl Moves {
     }
 }
 
-/// Transfers the rest of the data, after the first `done` bytes, and adds to `done`. Also returns
-/// true if the controller cannot be stopped and still uses the memory.
+/// Transfers the data after the first `done` bytes, and adds the number of transferred bytes to
+/// `done`. The second value is true if the controller cannot be stopped and still uses the memory.
 pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), IoError>, bool) {
     let Moves { start, bytes, at, direction } = moves;
     // Every turn transfers at least one byte.

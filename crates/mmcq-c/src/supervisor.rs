@@ -31,7 +31,8 @@ fn supervised(
     supervise(stack, scratch, OPTIONS, card)
 }
 
-/// Brings up the card in the slot. Also returns the memory for registers.
+/// Brings up the card in the slot. The future uses the buffer `scratch` for the card's registers
+/// (such as EXT_CSD), and returns this buffer with the result.
 pub(crate) fn brought_up(
     (stack, scratch): (&'static Stack, DmaBuf),
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> + Send {
@@ -39,14 +40,16 @@ pub(crate) fn brought_up(
 }
 
 /// Reads which operations the card supports in addition to reads and writes, and enables these
-/// operations.
+/// operations. The future uses the buffer `scratch` for the card's registers, and returns this
+/// buffer with the result.
 pub(crate) async fn examined(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {
     enable_extended_ops(stack, &card, scratch).await
 }
 
-/// Switches the card off, with a power-off notification. Also returns the memory for registers.
+/// Switches the card off, with a power-off notification. The future uses the buffer `scratch` for
+/// the card's registers, and returns this buffer with the result.
 pub(crate) async fn switched_off(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {
@@ -72,9 +75,14 @@ enum State {
     Polled,
 }
 
-/// The supervisor of one controller. All fields except `called` and `room` are accessed only while
-/// the lock of its stack is held. `room` is the memory of the future. The call that has set
-/// [`State::Polled`] accesses it; a bring-up accesses it only if it is empty, and then alone.
+/// The supervisor of one controller: the future of [`supervise`], which watches the card in the
+/// controller's slot, and the state that is needed to poll this future.
+///
+/// Who may access the fields:
+/// - `room` (the memory of the future): the call that has set [`State::Polled`]. While no
+///   supervisor runs, `room` is empty, and only the thread that brings up a card accesses it.
+/// - `called`: every context, since it is atomic.
+/// - All other fields: only a context that holds the lock of the controller's stack.
 pub(crate) struct Supervisor {
     room: Room<ROOM_BYTES>,
     state: Cell<State>,

@@ -1,5 +1,5 @@
-//! Report on a user's own SDIO function: the rows of `mmcq run`, and where a packet's time is
-//! spent.
+//! Report on an SDIO function that a user describes in a load file: the rows of `mmcq run`, and
+//! where a packet's time is spent.
 
 use crate::reproduce::Row;
 use crate::sdio::Failure;
@@ -8,7 +8,8 @@ use crate::sdio::packet::SETTINGS;
 use crate::sdio::platform::Board;
 use crate::sdio::served::{Seen, run};
 
-/// Results of a user's own SDIO function (the load), in each setting.
+/// Results of the runs of an SDIO function that a user describes in a load file, one for each
+/// setting.
 pub struct Told<'a> {
     load: &'a Load,
     board: &'a Board,
@@ -67,7 +68,8 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns rows, one for each setting, with the times of a packet: its steps, and their sum.
+    /// Returns the rows of a table with the times of a packet: of its first interrupt, of each step
+    /// of the driver, of the whole packet, of the bus, and of the CPU. Each setting has these rows.
     pub fn steps(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let us = |ns: f64| ns / 1e3;

@@ -49,7 +49,8 @@ pub enum Setting {
     HsqTag,
     /// Linux's software queue (HSQ); the next request is the one that arrived first.
     HsqFifo,
-    /// Linux's driver for the card's command queue, on a controller with a queue engine (CQHCI).
+    /// Linux's driver for the card's command queue (CQE, command queue engine), on a controller
+    /// with such an engine (CQHCI).
     LinuxCqe,
     /// Linux on a host that can continue a transfer without a new command. Each multi-block request
     /// ends with CMD12 nevertheless.
@@ -66,12 +67,13 @@ pub enum Setting {
     MmcqEarly,
     /// [`Setting::MmcqEarly`] with the CPU costs of mmcq's own code.
     MmcqEarlyOwn,
-    /// mmcq with Linux's CPU costs; software drives the card's command queue.
+    /// mmcq with Linux's CPU costs; software drives the card's command queue, whose entries are
+    /// called tasks.
     Tasks,
     /// [`Setting::Tasks`] with the CPU costs of mmcq's own code.
     TasksOwn,
-    /// mmcq with Linux's CPU costs; the controller's command queue engine drives the card's queue
-    /// for all requests that it can handle.
+    /// mmcq with Linux's CPU costs; the controller's command queue engine (CQE) drives the card's
+    /// queue, for all requests that the engine can handle.
     Cqe,
     /// [`Setting::Cqe`] with the CPU costs of mmcq's own code.
     CqeOwn,
@@ -84,7 +86,8 @@ pub enum Setting {
     Packed,
     /// [`Setting::Packed`] with the CPU costs of mmcq's own code.
     PackedOwn,
-    /// mmcq with Linux's CPU costs and chains that the controller executes.
+    /// mmcq with Linux's CPU costs and chains: lists of several transfers that the controller
+    /// executes (ADMA3).
     Adma3,
     /// [`Setting::Adma3`] with the CPU costs of mmcq's own code.
     Adma3Own,

@@ -100,8 +100,8 @@ impl Scene {
         self.load_on(file, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// Loads as [`load`](Self::load) does, but the board comes from `board`. This function gets
-    /// those of the changes that concern the board and its card.
+    /// Loads as [`load`](Self::load) does, but with the board that the function `board` returns.
+    /// `board` is called with those of the changes that concern the board and its card.
     pub(crate) fn load_on(
         &self,
         file: &JobFile,

@@ -85,12 +85,13 @@ mod planted {
 
     thread_local!(static CHOSEN: Cell<Option<Lie>> = const { Cell::new(None) });
 
-    /// Sets the lie of this thread's cards, in place of the one before; `None` removes it.
+    /// Sets the planted bug ([`Lie`]) of this thread's cards, in place of the one before; `None`
+    /// removes it.
     pub fn choose(lie: Option<Lie>) {
         CHOSEN.set(lie);
     }
 
-    /// Returns the lie of this thread's cards; `None` if they have none.
+    /// Returns the planted bug ([`Lie`]) of this thread's cards; `None` if they have none.
     pub fn chosen() -> Option<Lie> {
         CHOSEN.get()
     }

@@ -27,7 +27,8 @@ pub const LINES_MAX: usize = 1000;
 /// Latest time in milliseconds that a line of a schedule may have: a day.
 const END_MS: f64 = 86_400_000.0;
 
-/// Action at the slot, at the begin of a line of the list or at the end of its duration.
+/// What happens at the card slot when a line of the schedule begins, or when the duration of the
+/// line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The fault strikes once, at the next event of this point (kind of event).

@@ -35,7 +35,7 @@ pub(crate) struct Slot {
     log: Option<Log>,
     /// The interrupt line.
     pub line: Line,
-    /// State of the bus.
+    /// Present state of the bus: power, clock, lines and voltage.
     pub bus: BusState,
     /// Time in ns until which DAT0 is low (busy).
     pub busy_until_ns: u64,
@@ -228,16 +228,16 @@ pub(crate) trait Core {
     /// the interrupt line.
     fn look(&mut self, now_ns: u64);
 
-    /// Applies a fault whose effect differs between controllers. Returns the fault if the caller
-    /// must apply it.
+    /// Handles a fault whose effect differs between controllers: applies it, or returns it if the
+    /// caller must apply it. `None`: the fault is applied.
     fn struck(&mut self, point: Point, strike: Strike, now_ns: u64) -> Option<Strike> {
         let _ = (point, now_ns);
         Some(strike)
     }
 
-    /// Counts an event of this kind. If a fault strikes it and has the same effect at every point,
-    /// applies the fault. Returns any other fault, which the caller must apply; `None` if there is
-    /// none.
+    /// Counts an event of this kind. If a fault strikes it that has the same effect at every kind
+    /// of event, applies the fault. Returns any other fault, which the caller must apply; `None` if
+    /// there is none.
     #[inline]
     fn strike(&mut self, point: Point, now_ns: u64) -> Option<Strike> {
         let strike = self.slot_mut().faults.strike(point)?;

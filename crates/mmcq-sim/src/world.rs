@@ -83,7 +83,8 @@ impl<E> Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Fills the empty list of near events from the other list.
+    /// Moves the next events from the list of later events into the list of near events, which is
+    /// empty.
     #[cold]
     fn come_near(&mut self) {
         let count = self.later.len().min(SOON_MAX / 2);

@@ -401,3 +401,19 @@ fn a_list_that_is_executed_refuses_changes_of_the_bus() {
     rig.bus(&RESET);
     rig.bus(&[BusOp::PowerOn]);
 }
+
+/// Checks a chain whose end interrupts while the lines are reset, because the engine gives it up: the
+/// interrupt is acknowledged although it belongs to nobody.
+#[test]
+fn the_interrupt_of_a_list_that_is_given_up_does_not_stay() {
+    let mut rig = Rig::new(false);
+    rig.start(&WRITES);
+    assert!(rig.interrupt(2_000_000_000));
+    let step = rig.host.set_bus(BusOp::ResetLines, true, rig.time.now());
+    assert!(matches!(step, Step::Wait(_)) && rig.model.borrow().irq(), "{step:?}");
+    assert!(rig.host.ack(&[]).phase.is_none());
+    assert!(!rig.model.borrow().irq());
+    rig.bus(&RESET);
+    rig.release(false);
+    assert!(rig.host.begin_chain());
+}

@@ -5,8 +5,8 @@ use crate::{lane, rig};
 use lane::{Driver, Machine};
 use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::card::{self, Options, SdQueue};
-use mmcq::engine::{Breach, Error};
-use mmcq::sched::{Demotion, Fifo, Queued};
+use mmcq::engine::{Breach, Error, Kind, Request};
+use mmcq::sched::{Choice, Demotion, Fifo, Policy, Queued, Waiting};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 
@@ -243,4 +243,35 @@ fn an_sd_card_that_is_not_worth_it_loses_its_queue_and_no_request() {
     let (machine, _) = sd("quirks/queue-forgets", Options::DEFAULT, any(0));
     assert_eq!(machine.rounds(40), 0);
     assert!(machine.tasks().demoted.is_some(), "{:?}", machine.tasks());
+}
+
+/// A scheduler that picks the oldest request and the newest in turns.
+struct Turns(bool);
+
+impl Policy for Turns {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, _: u64) -> Choice {
+        self.0 = !self.0;
+        let picked = if self.0 { waiting.next() } else { waiting.last() };
+        picked.map_or(Choice::IdleUntil(0), |request| Choice::Go(request.index))
+    }
+}
+
+/// Checks a durable write that cannot use the queue, between reads that can: the policy picks it, and
+/// at the next question picks a read.
+#[test]
+fn a_policy_may_change_its_mind_while_the_queue_is_on() {
+    for other in [false, true] {
+        let machine =
+            Machine::<Driver, _, 16>::sdhci("emmc-queue", true, Queued(Turns(other))).with_emmc_queue();
+        machine.stack.with(|engine| engine.enable_extended_ops());
+        assert_eq!(machine.writes(1..=8), 0);
+        for round in 0..8 {
+            let mut ids: Vec<_> = (0..6).map(|n| machine.read(n * 1_000, n as u8 + 1)).collect();
+            let kind = Kind::Write { lba: 9_000, blocks: 8 };
+            let durable = Request::new(kind, rig::buffer(8, round)).durable();
+            ids.insert(3, (machine.submit(durable), None));
+            assert_eq!(machine.finish(&ids), 0);
+        }
+        assert!(machine.tasks().entered > 0, "{:?}", machine.tasks());
+    }
 }

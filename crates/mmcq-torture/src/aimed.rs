@@ -58,11 +58,12 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
         one_life: true,
         dry: false,
         visit: None,
+        acts: Vec::new(),
     }
 }
 
-/// Returns two counts of the events at this point (a place in the models at which faults can
-/// strike) in `clean`, a run without faults: before the first request, and in the whole run.
+/// Returns two counts of the events of this kind ([`Point`]) in `clean`, a run without faults:
+/// before the first request, and in the whole run.
 fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])

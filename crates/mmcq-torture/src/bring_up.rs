@@ -119,8 +119,8 @@ pub const SLOTS: [Slot; 28] = [
 
 const MS: u64 = 1_000_000;
 
-/// Faults that the campaign tries: each at every event of its [`Point`] (a place in the models at
-/// which faults can strike). There is one bring-up for each fault and event.
+/// Faults that the campaign tries: each at every event of its [`Point`] (the kind of event that it
+/// can strike). There is one bring-up for each fault and event.
 const STRIKES: [(Point, Strike); 18] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),

@@ -3,7 +3,9 @@
 
 use super::machine::Keeps;
 pub use super::setup::{BusyBy, Chip, Defer, Host, Place, Refuses, Setup, Unused};
+use super::usage::{Act, GivesUp};
 use mmcq::card::SdQueue;
+use mmcq::sched::Origin;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
 use mmcq_sim::world::Stream;
@@ -37,6 +39,10 @@ pub struct Operation {
     /// Whether the client waits for the answer by the slot's name
     /// ([`SlotId`](mmcq::engine::SlotId)), and not by a future.
     pub by_slot: bool,
+    /// Client of the request, and whether it waits for a write.
+    pub origin: Origin,
+    /// How the client gives the request up after `dropped_after` events.
+    pub gives_up: GivesUp,
     /// Pause in microseconds before the request, in which no request is submitted; 0: no pause.
     pub rest_us: u32,
 }
@@ -44,7 +50,18 @@ pub struct Operation {
 impl Operation {
     /// Returns a request to the user area, without any further option.
     pub const fn plain(asked: Asked, at: u32, blocks: u32) -> Operation {
-        Operation { asked, area: 0, at, blocks, alone: false, dropped_after: 0, by_slot: false, rest_us: 0 }
+        Operation {
+            asked,
+            area: 0,
+            at,
+            blocks,
+            alone: false,
+            dropped_after: 0,
+            by_slot: false,
+            origin: Origin::DEFAULT,
+            gives_up: GivesUp::Drops,
+            rest_us: 0,
+        }
     }
 }
 
@@ -70,9 +87,17 @@ impl fmt::Display for Operation {
         if self.rest_us > 0 {
             write!(f, ", {} us later", self.rest_us)?;
         }
-        match self.dropped_after {
-            0 => Ok(()),
-            events => write!(f, ", dropped after {events} events"),
+        if self.origin != Origin::DEFAULT {
+            write!(f, ", of client {}", self.origin.client)?;
+        }
+        if self.origin.sync {
+            f.write_str(" that waits")?;
+        }
+        match (self.dropped_after, self.gives_up) {
+            (0, _) => Ok(()),
+            (events, GivesUp::Drops) => write!(f, ", dropped after {events} events"),
+            (events, GivesUp::TakesBack) => write!(f, ", taken back after {events} events"),
+            (events, GivesUp::Cancels) => write!(f, ", cancelled after {events} events"),
         }
     }
 }
@@ -111,22 +136,23 @@ pub struct Cut {
     pub keeps: Keeps,
 }
 
-/// Which faults of the controller and the card strike in a case. Each fault has a [`Point`]: a kind
-/// of event in the models, which it can strike.
+/// Which faults of the controller and the card strike in a case. Each fault has a [`Point`]: the
+/// kind of event in the models that it can strike.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
     /// No fault strikes.
     #[default]
     Good,
-    /// Faults that strike at random: each with its own probability at each event of its point. The
-    /// first field is the seed.
+    /// Faults that strike at random: each with its own probability at each event of its [`Point`].
+    /// The first field is the seed.
     Chances(u64, Vec<(Point, Strike, f64)>),
-    /// Faults that each strike once, at a given event of their point.
+    /// Faults that each strike once, at the event of their [`Point`] that has a given number.
     Shots(Vec<Shot>),
-    /// A fault that strikes at a given event of its point and at every later event of this point.
+    /// A fault that strikes at the event of its [`Point`] that has a given number, and at every
+    /// later event of that kind.
     Always(Shot),
-    /// Two faults. The first strikes once, at its event. From then on the second strikes: at a
-    /// given event of its own point, and at every later event of that point.
+    /// Two faults. The first strikes once, at its event. From then on the second strikes: at the
+    /// event of its own [`Point`] that has a given number, and at every later event of that kind.
     Brought(Shot, Shot),
 }
 
@@ -168,11 +194,13 @@ pub struct Case {
     pub one_life: bool,
     /// Whether the run also records two things: at every event, what a power cut could do to the
     /// sectors ([`Outcome::stakes`](super::run::Outcome::stakes)); and during recovery, how many
-    /// events each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
+    /// events of each [`Point`] there were ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
     /// what happens.
     pub visit: Option<(u64, Visit)>,
+    /// Events at which the program does something with the whole stack, in order.
+    pub acts: Vec<(u64, Act)>,
 }
 
 /// Change of the card during a run: it is taken out, or write-protected.
@@ -180,6 +208,14 @@ pub struct Case {
 pub enum Visit {
     /// The card is replaced by another card.
     Swap,
+    /// The card is replaced by another card, of another size if `other` is set, and comes back after
+    /// this number of events (0: never).
+    Swaps {
+        /// Number of events after which the first card comes back.
+        back: u16,
+        /// Whether the other card has another size.
+        other: bool,
+    },
     /// The same card goes out and in again (bouncing contacts); the field is the number of times.
     Bounce(u8),
     /// The card stays in the slot, and its CSD write-protects it for this number of events.
@@ -190,7 +226,7 @@ pub enum Visit {
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Mean probability that a kind of fault which a case has chosen strikes at an event of its
-    /// point.
+    /// [`Point`] (the kind of event that it can strike).
     pub faults: f64,
     /// Mean number of power cuts in a case, without the cut at its end. A cut that is drawn beyond
     /// the end of the run does not happen.
@@ -204,8 +240,8 @@ pub struct Wishes {
     pub card: Option<usize>,
 }
 
-/// Faults, each with its point, that may strike in a random case. None of them lasts for ever, so
-/// the run can continue.
+/// Faults that may strike in a random case, each with the kind of event that it strikes
+/// ([`Point`]). None of them lasts for ever, so the run can continue.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -289,6 +325,7 @@ impl Case {
             one_life: false,
             dry: false,
             visit: Self::visit(other, &setup, events, wishes.faults),
+            acts: Vec::new(),
         }
     }
 
@@ -407,6 +444,8 @@ impl Operation {
             alone: random.chance(mix.alone),
             dropped_after,
             by_slot: random.chance(0.3),
+            origin: Origin::DEFAULT,
+            gives_up: GivesUp::Drops,
             rest_us: 0,
         }
     }

@@ -4,9 +4,10 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::bench::lend;
-use super::case::{Operation, SLOTS};
+use super::case::{Operation, SLOTS, Visit};
 use super::machine::{Machine, Request, Stack};
 use super::run::{BOOTS, Run, Trace};
+use super::usage::GivesUp;
 use mmcq::engine::{
     BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Erasing, Error, Irreversible, Kind, PartitionAccess,
     Request as Asking, SlotId,
@@ -37,6 +38,8 @@ pub(super) struct Client<'a, B: Platform> {
     lba: u64,
     piece: Option<usize>,
     blocks: u32,
+    origin: u8,
+    gives_up: GivesUp,
     submitted_ns: u64,
     /// Number of the event, counted from the end of bring-up, at which the client drops its future.
     drop_at: u64,
@@ -53,6 +56,21 @@ pub(super) enum Began<'a, B: Platform> {
 }
 
 impl<B: Platform> Client<'_, B> {
+    /// Returns the kind of the request.
+    pub(super) fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    /// Returns the number of the request in the order of submission.
+    pub(super) fn number(&self) -> u32 {
+        self.ticket.version()
+    }
+
+    /// Returns the number of the client in the stack.
+    pub(super) fn origin(&self) -> u8 {
+        self.origin
+    }
+
     fn poll(&mut self, stack: &Stack<B>, waker: &Waker) -> Option<Completion> {
         match &mut self.way {
             Way::Future(request) => match Pin::new(request).poll(&mut Context::from_waker(waker)) {
@@ -62,6 +80,14 @@ impl<B: Platform> Client<'_, B> {
             Way::Slot(id) => stack.with(|engine| engine.take(*id)),
         }
     }
+}
+
+/// Returns which of these clients (a bit each) is polled next: the one whose request was submitted
+/// first. Of two flushes that end together, the first one reports a loss.
+pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>; SLOTS]) -> usize {
+    let number =
+        |client: &usize| clients.get(*client).and_then(Option::as_ref).map_or(u32::MAX, Client::number);
+    (0..=SLOTS).filter(|client| woken >> client & 1 != 0).min_by_key(number).unwrap_or(0)
 }
 
 impl Run<'_> {
@@ -139,12 +165,14 @@ impl Run<'_> {
             0 => asking(asked, lba, blocks, buf, erasing.can(Erase::Trim)),
             _ => visiting(asked, BOOTS[usize::from(self.is_stranger)] | area, lba as u32, blocks as u16, buf),
         };
+        let asking = asking.from(operation.origin);
+        let (origin, gives_up) = (operation.origin.client, operation.gives_up);
         let drop_at = match operation.dropped_after {
             0 => u64::MAX,
             after => events + u64::from(after),
         };
         let way = if operation.by_slot {
-            match machine.stack.with(|engine| engine.submit(asking, now_ns)) {
+            match machine.stack.with(|engine| engine.submit(asking, machine.stack_ns())) {
                 Ok(id) => {
                     let waker = self.bench.wakers[client].clone();
                     drop(machine.stack.with(|engine| engine.set_waker(id, waker)));
@@ -162,6 +190,8 @@ impl Run<'_> {
                         lba,
                         piece,
                         blocks,
+                        origin,
+                        gives_up,
                         submitted_ns: now_ns,
                         drop_at,
                     };
@@ -172,8 +202,19 @@ impl Run<'_> {
         } else {
             Way::Future(machine.stack.request(asking))
         };
-        let mut began =
-            Client { way, ticket, asked, area, lba, piece, blocks, submitted_ns: now_ns, drop_at };
+        let mut began = Client {
+            way,
+            ticket,
+            asked,
+            area,
+            lba,
+            piece,
+            blocks,
+            origin,
+            gives_up,
+            submitted_ns: now_ns,
+            drop_at,
+        };
         match began.poll(&machine.stack, &self.bench.wakers[client]) {
             None => Ok(Began::Client(began)),
             Some(Completion { result: Err(Error::Full), .. }) => Ok(self.full(ticket, piece)),
@@ -188,6 +229,14 @@ impl Run<'_> {
         self.bench.checker.withdraw(ticket);
         self.bench.free.extend(piece);
         Began::Full
+    }
+
+    /// Stores the id of a request that has ended, in place of the oldest one if there are too many.
+    fn note_stale(&mut self, id: SlotId) {
+        if self.bench.stale.len() >= STALE_MAX {
+            self.bench.stale.remove(0);
+        }
+        self.bench.stale.push(id);
     }
 
     /// Checks that the ids of ended requests are no longer valid: the engine must neither return
@@ -232,7 +281,7 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<(), Violation> {
         let now_ns = machine.now();
-        if self.case.setup.early {
+        if self.case.setup.early || self.case.setup.leaves_open() {
             self.look_for_late_failures();
         }
         if let Some(trace) = trace {
@@ -245,10 +294,7 @@ impl Run<'_> {
             }
         }
         if let Way::Slot(id) = client.way {
-            if self.bench.stale.len() >= STALE_MAX {
-                self.bench.stale.remove(0);
-            }
-            self.bench.stale.push(id);
+            self.note_stale(id);
         }
         self.outcome.requests += 1;
         self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
@@ -265,6 +311,7 @@ impl Run<'_> {
         let answer = match completion.result {
             Ok(_) => Answer::Done,
             Err(Error::CacheLost) => Answer::CacheLost,
+            Err(Error::Suspended) if self.is_suspended() => Answer::Refused,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
             // These errors are allowed for special requests: a card may not support erases, or not
             // of this size; a controller without CMD23 cannot move so many blocks in another
@@ -272,7 +319,14 @@ impl Run<'_> {
             Err(Error::Unsupported | Error::Unequipped) if special => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
-        if answer != Answer::Done && (!special || answer != Answer::Refused) {
+        let smaller = matches!(self.case.visit, Some((_, Visit::Swaps { other: true, .. })));
+        let why = match completion.result {
+            Err(Error::Suspended) => true,
+            Err(Error::OutOfRange { .. }) => smaller,
+            _ => special,
+        };
+        let refused = answer == Answer::Refused && why;
+        if answer != Answer::Done && !refused {
             self.outcome.errors += 1;
             // A fault that strikes a register access of the driver is noticed only at the next
             // event.
@@ -283,6 +337,10 @@ impl Run<'_> {
                 // In a case without write protection, a fault may have set WP_VIOLATION in a
                 // response.
                 Err(Error::Protected) if self.case.protects() => Some(self.was_protected(machine, &client)),
+                // A status of an open transfer does not name the write that failed.
+                Err(Error::Program(_)) if self.case.setup.leaves_open() => {
+                    Some(self.late_failures > 0).filter(|late| *late)
+                }
                 _ => None,
             };
             // The checker has its own rule for answers that report a lost cache.
@@ -294,6 +352,10 @@ impl Run<'_> {
                 let text = format!("request {number} failed ({why}), and nothing had gone wrong");
                 return Err(Violation::new(Fault::Untrue, text));
             }
+        }
+        self.ends.note(client.ticket.version(), client.origin, client.asked, answer);
+        if let Some(away) = self.away.as_mut().filter(|_| answer == Answer::CacheLost) {
+            away.told_with_another();
         }
         let data: &[u8] = if client.asked == Asked::Read { &completion.buf } else { &[] };
         let result = self.bench.checker.answered(client.ticket, answer, data);
@@ -351,34 +413,85 @@ impl Run<'_> {
         if same { Ok(()) } else { wrong("with other data than it was given") }
     }
 
-    /// Drops the futures of clients that the case wants dropped by now. Returns how many it has
-    /// dropped.
+    /// Makes the clients whose time has come give up their requests. Returns how many have left.
     pub(super) fn drop_due<B: Platform>(
         &mut self,
         stack: &Stack<B>,
         clients: &mut [Option<Client<'_, B>>; SLOTS],
         events: u64,
         trace: &mut Trace<'_>,
-    ) -> usize {
+    ) -> Result<usize, Violation> {
         let mut count = 0;
         for slot in clients.iter_mut() {
-            if slot.as_ref().is_some_and(|client| client.drop_at <= events)
-                && let Some(client) = slot.take()
-            {
-                self.bench.checker.abandon(client.ticket);
-                if let Some(trace) = trace {
-                    trace(format!("{:>14} -- {}: dropped", "", client.ticket.version()));
-                }
-                if let Way::Slot(id) = client.way {
-                    stack.with(|engine| engine.abandon(id));
-                    self.bench.stale.push(id);
-                }
+            let Some(client) = slot.as_mut().filter(|client| client.drop_at <= events) else { continue };
+            client.drop_at = u64::MAX;
+            if self.leaves(stack, client, trace)? {
+                *slot = None;
                 count += 1;
             }
         }
         self.outcome.requests += count as u64;
         self.outcome.dropped += count as u64;
-        count
+        Ok(count)
+    }
+
+    /// Gives up the request of a client. Returns false if the client goes on waiting for it.
+    fn leaves<B: Platform>(
+        &mut self,
+        stack: &Stack<B>,
+        client: &Client<'_, B>,
+        trace: &mut Trace<'_>,
+    ) -> Result<bool, Violation> {
+        let (ticket, number) = (client.ticket, client.ticket.version());
+        let mut note = |what: &str| {
+            if let Some(trace) = trace {
+                trace(format!("{:>14} -- {number}: {what}", ""));
+            }
+        };
+        let Way::Slot(id) = client.way else {
+            self.bench.checker.abandon(ticket);
+            self.ends.note_left(client.origin, client.asked);
+            note("dropped");
+            return Ok(true);
+        };
+        let finished = stack.with(|engine| engine.finished() >> id.index() & 1 != 0);
+        let back = match client.gives_up {
+            GivesUp::Drops => {
+                stack.with(|engine| engine.abandon(id));
+                None
+            }
+            GivesUp::TakesBack => match stack.with(|engine| engine.take_back(id)) {
+                None => return Ok(false),
+                back => back,
+            },
+            GivesUp::Cancels => stack.with(|engine| engine.cancel(id)),
+        };
+        self.note_stale(id);
+        // A flush without a client goes on, and counts for its client.
+        self.ends.note_left(client.origin, client.asked);
+        match back {
+            // The card must never get the request.
+            Some(buf) if !finished => {
+                note("taken back");
+                let back = Completion { result: Err(Error::Suspended), done_bytes: 0, buf };
+                // The memory of a cancelled access to a partition is wiped: it may hold a secret.
+                if client.area == 0 || client.gives_up == GivesUp::TakesBack {
+                    self.came_back(client, &back, false)?;
+                }
+                self.bench.checker.withdraw(ticket);
+                self.bench.free.extend(client.piece);
+            }
+            Some(_) => {
+                note("cancelled after its end");
+                self.bench.checker.abandon(ticket);
+                self.bench.free.extend(client.piece);
+            }
+            None => {
+                note("dropped");
+                self.bench.checker.abandon(ticket);
+            }
+        }
+        Ok(true)
     }
 }
 

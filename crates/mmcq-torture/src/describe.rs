@@ -20,7 +20,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// Returns the words for a point at which faults strike.
+/// Returns the words for a kind of event that faults strike.
 #[must_use]
 pub fn point(point: Point) -> &'static str {
     match point {
@@ -118,8 +118,13 @@ fn wrong(case: &Case) -> Vec<String> {
             lines.extend([shot(cause), format!("{}, and all later ones", shot(first))]);
         }
     }
+    lines.extend(case.acts.iter().map(|(event, act)| format!("at event {event}: {act:?}")));
     match case.visit {
         Some((event, Visit::Swap)) => lines.push(format!("another card comes at event {event}")),
+        Some((event, Visit::Swaps { back, other })) => {
+            let size = if other { " of another size" } else { "" };
+            lines.push(format!("another card{size} comes at event {event}, the first {back} events later"));
+        }
         Some((event, Visit::Protect(events))) => {
             let end = event.saturating_add(events.into());
             lines.push(format!("the card is write-protected from event {event} to event {end}"));
@@ -155,7 +160,9 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     let order = match setup.scheduler {
         0 => "first in, first out",
         1 => "by deadline",
-        _ => "fair",
+        2 => "fair",
+        3 => "any, by chance",
+        _ => "the newest first",
     };
     let controller = match setup.host {
         Host::Sdhci if old_host => "SDHCI, version 3.00",
@@ -235,6 +242,8 @@ fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
         (setup.most_blocks != 0, "blocks at a time", format!("{} at most", setup.most_blocks)),
         (setup.reliable_unit != 0, "reliable writes", format!("of 1 or {} sectors", setup.reliable_unit)),
         (setup.singly, "CMD25", "illegal".to_owned()),
+        (setup.lean, "the stack", "does not recover".to_owned()),
+        (setup.tuned.is_some(), "the engine has", format!("{:?}", setup.tuned.as_slice())),
         (setup.refuses != Refuses::Nothing, "writes are refused", format!("{:?}", setup.refuses)),
     ];
     some.into_iter().filter(|(has, ..)| *has).map(|(_, what, value)| (what, value)).collect()

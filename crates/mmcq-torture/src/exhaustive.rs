@@ -81,6 +81,7 @@ pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> 
             one_life: true,
             dry: true,
             visit: None,
+            acts: Vec::new(),
         };
         let outcome = run(&whole, bench, None);
         score.add(&whole, &outcome);

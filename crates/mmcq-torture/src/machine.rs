@@ -29,10 +29,17 @@ pub trait Model: Controller {
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    /// Time in ns by which the stack's clock is ahead of the machine's.
+    static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Timer of the stack. It sets no alarm, since the machine reads the engine's deadline itself.
-pub const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+pub const TIMER: Timer = Timer { now_ns: stack_ns, set_alarm: |_| {} };
+
+/// Returns the time of the stack's clock in ns.
+pub(super) fn stack_ns() -> u64 {
+    NOW_NS.get() + AHEAD_NS.get()
+}
 
 /// Number of interrupt handler calls in a row after which the interrupt counts as stuck. With PIO
 /// each block needs one call.
@@ -91,6 +98,7 @@ impl<M: Model + 'static> Powered<M> {
         let time = Time::new();
         time.set(now_ns);
         NOW_NS.set(now_ns);
+        AHEAD_NS.set(0);
         card.set_faults(faults.clone());
         let model = Rc::new(RefCell::new(build(memory.clone(), Some(card))));
         model.borrow_mut().set_faults(faults.clone());
@@ -130,6 +138,22 @@ impl<B: Platform> Machine<B> {
         self.time.now()
     }
 
+    /// Returns the time of the stack's clock in ns.
+    pub fn stack_ns(&self) -> u64 {
+        stack_ns()
+    }
+
+    /// Makes the stack's clock jump forward by this time in ns.
+    pub fn jump(&self, ns: u64) {
+        AHEAD_NS.set(AHEAD_NS.get() + ns);
+    }
+
+    /// Returns the machine's time in ns of the stack's next deadline.
+    fn deadline_ns(&self) -> Option<u64> {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        deadline.map(|at| at.saturating_sub(AHEAD_NS.get()))
+    }
+
     /// Advances to the next event and handles it: an interrupt, an event of the controller, or the
     /// stack's deadline.
     pub fn step(&self) -> Step {
@@ -143,7 +167,7 @@ impl<B: Platform> Machine<B> {
             }
             return Step::Storm;
         }
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        let deadline = self.deadline_ns();
         let event = self.model.borrow().next_event_ns();
         match (event, deadline) {
             (None, None) => Step::Quiet,
@@ -167,7 +191,7 @@ impl<B: Platform> Machine<B> {
     /// Advances the time to `until_ns`, if no interrupt, event or deadline comes before. Returns
     /// whether `until_ns` is reached.
     pub fn rests_until(&self, until_ns: u64) -> bool {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        let deadline = self.deadline_ns();
         let event = self.model.borrow().next_event_ns();
         if self.model.borrow().irq() || event.into_iter().chain(deadline).any(|at| at <= until_ns) {
             return self.time.now() >= until_ns;
@@ -244,8 +268,8 @@ pub enum Keeps {
     Luck(u64),
 }
 
-/// Returns the results that a power cut can have for one written version of a sector that is not
-/// yet safe in the flash.
+/// Returns the results that a power cut can have for one written version of a sector that is not in
+/// the flash yet.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],

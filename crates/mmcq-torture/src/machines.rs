@@ -173,9 +173,10 @@ fn memory_of(setup: &Setup) -> ShadowMemory {
 }
 
 fn engine_config(setup: &Setup) -> engine::Config {
-    engine::Config::DEFAULT
+    let config = engine::Config::DEFAULT
         .merge_blocks(if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 })
-        .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed })
+        .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed });
+    setup.tuned.map_or(config, |tuned| tuned.applied(config))
 }
 
 /// Converts the error into text if a driver's constructor has failed.

@@ -9,7 +9,7 @@ use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
-use super::{hosts, queues, streams};
+use super::{hosts, queues, streams, usage};
 use mmcq::host::sdhci::OpenWrites;
 use mmcq::host::{BusOp, Caps, Events, FastEnd, Host as Driver, Phase, Segment, StartError, Step};
 use mmcq_sim::checker::Asked;
@@ -88,12 +88,18 @@ pub fn narrow(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
+    usage::with(draw_plain(seed))
+}
+
+/// Draws the case of this seed, in which the program uses its stack in the plainest way.
+#[must_use]
+pub fn draw_plain(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "narrow");
     let (faults, cuts) = OFTEN[random.below(OFTEN.len() as u64) as usize];
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: None };
     let mut case = match random.below(10) {
         0..=3 => Case::draw(seed, &wishes),
-        4 | 5 => queues::draw(seed),
+        4 | 5 => queues::draw_plain(seed),
         6 => hosts::draw_on(Host::DesignWare, seed, &wishes),
         7 => streams::draw_on(Host::Open(OpenWrites::Carrier), seed),
         8 => streams::draw_on(Host::OpenDesignWare, seed),

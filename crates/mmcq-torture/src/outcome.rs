@@ -35,11 +35,10 @@ pub struct Outcome {
     pub longest_ns: u64,
     /// Faults that have struck.
     pub struck: Vec<Shot>,
-    /// Counts before the first requests were submitted: controller events, and events at each point
-    /// (a place in the models at which faults can strike).
+    /// Counts before the first requests were submitted: controller events, and events of each
+    /// [`Point`] (kind of event that a fault may strike).
     pub before: (u64, [u64; Point::COUNT]),
-    /// For each point (a place in the models at which faults can strike), the number of its events
-    /// in the whole run.
+    /// Number of events of each [`Point`] (kind of event that a fault may strike) in the whole run.
     pub points: [u64; Point::COUNT],
     /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
@@ -55,9 +54,9 @@ pub struct Outcome {
     pub same_stakes: u64,
     /// Number of events that had happened when the last request was submitted.
     pub all_asked: u64,
-    /// Counts of the events of each point at several moments: before the first fault, at each new
-    /// step of recovery, and at the end of recovery. Recorded only with
-    /// [`Case::dry`](super::case::Case::dry).
+    /// Counts of the events of each [`Point`] (kind of event that a fault may strike) at several
+    /// moments: before the first fault, at each new step of recovery, and at the end of recovery.
+    /// Recorded only with [`Case::dry`](super::case::Case::dry).
     pub marks: Vec<[u64; Point::COUNT]>,
     /// Times of recovery in ns, by class. Recorded only with
     /// [`Case::one_life`](super::case::Case::one_life).

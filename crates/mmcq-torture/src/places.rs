@@ -1,4 +1,4 @@
-//! The cards of the campaigns, and the points of the models at which faults can strike.
+//! The cards of the campaigns, and the kinds of events in the models that faults can strike.
 
 use mmcq_sim::faults::Point;
 
@@ -30,7 +30,7 @@ pub const EVERY_CARD: [&str; 12] = [
 /// eMMC that replaces it boots from the user area.
 pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
 
-/// All points of the models: kinds of events that faults can strike. They are in the order in which
+/// All kinds of events in the models that faults can strike. They are in the order in which
 /// [`Outcome`](super::outcome::Outcome) counts their events.
 pub const POINTS: [Point; Point::COUNT] = [
     Point::Command,

@@ -82,6 +82,7 @@ pub fn workload(index: usize) -> Case {
         one_life: true,
         dry: false,
         visit: None,
+        acts: Vec::new(),
     }
 }
 
@@ -109,9 +110,9 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Executes a case again and again, each time with one more fault, at the next event of this point.
-/// Ends when a run has no such event any more, or when the stack has broken a promise (a guarantee
-/// about data).
+/// Executes a case again and again, each time with one fault in addition to those in `before`. It
+/// strikes the next event of its [`Point`] (kind of event) from run to run. Ends when a run has no
+/// such event any more, or when the stack has broken a promise (a guarantee about data).
 fn each(
     whole: &Case,
     before: &[Shot],
@@ -141,7 +142,7 @@ fn each(
 }
 
 /// Runs each workload again and again with one fault in each run: each fault of [`kinds`] whose
-/// point `wanted` accepts, at each event of this point.
+/// [`Point`] (kind of event that it strikes) `wanted` accepts, at each event of that kind.
 pub fn singles(
     wanted: &(dyn Fn(Point) -> bool + Sync),
     jobs: usize,

@@ -8,6 +8,7 @@ use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
+use super::usage;
 use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::card::TaskOrder;
 use mmcq_sim::faults::{Point, Strike};
@@ -63,6 +64,12 @@ pub fn queues(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
+    usage::with(draw_plain(seed))
+}
+
+/// Draws the case of this seed, in which the program uses its stack in the plainest way.
+#[must_use]
+pub fn draw_plain(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "queues");
     let mut card = QUEUED.start + random.below(QUEUED.len() as u64) as usize;
     let own = &mut Stream::new(seed, "chains");

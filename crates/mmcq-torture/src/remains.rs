@@ -1,17 +1,28 @@
 //! Ends the use of a machine, and examines what a power cut has left on a card, in every sector and
 //! partition.
 
-use super::case::SLOTS;
+use super::case::{SLOTS, Visit};
 use super::clients::Client;
 use super::machine::{Machine, Step};
-use super::run::{End, PATIENCE_NS, Run, Trace, hang};
+use super::run::{End, PATIENCE_NS, Run, Trace};
 use super::supervisor::Supervisor;
 use mmcq::task::Platform;
 use mmcq_sim::card::Card;
-use mmcq_sim::checker::{Fault, SECTOR_BYTES, Violation, place};
+use mmcq_sim::checker::{Checker, Fault, SECTOR_BYTES, Violation, place};
 use std::sync::atomic::Ordering;
 
 impl Run<'_> {
+    /// Takes the next power cut of the case. Returns how the time since power-on ends.
+    pub(super) fn take_cut(&mut self) -> End {
+        match self.cuts.split_first() {
+            Some((cut, rest)) => {
+                self.cuts = rest;
+                End::Cut(*cut)
+            }
+            None => End::Over,
+        }
+    }
+
     /// Waits until the engine is idle, after all operations are answered and before the power is
     /// cut. Then no DMA mapping may be left except the driver's tables.
     pub(super) fn over<'m, B: Platform>(
@@ -22,6 +33,7 @@ impl Run<'_> {
         drops: bool,
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
+        self.resume(&machine.stack);
         let drops = drops || self.case.setup.supervisor;
         // The engine may be executing a command of its own with its page, for instance because of a
         // reset of the lines.
@@ -63,7 +75,7 @@ impl Run<'_> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
         if (self.case.setup.leaves_open() || self.case.setup.early) && !self.settled {
-            checker.supply_lost_open();
+            checker.power_lost_open();
         }
         checker.cut(|_| {});
         let mut result = Ok(());
@@ -75,10 +87,18 @@ impl Run<'_> {
             }
         });
         result?;
+        // A card of another size may end before the case's window of sectors.
+        let sectors = match self.case.visit {
+            Some((_, Visit::Swaps { other: true, .. })) if which == 1 => {
+                self.other_size().capacity_bytes() / SECTOR_BYTES as u64
+            }
+            _ => u64::MAX,
+        };
         let mut bytes = [0; SECTOR_BYTES];
         for area in std::iter::once(0).chain(self.case.areas()) {
             let first = self.first(area);
-            for sector in first..first + u64::from(self.case.setup.window) {
+            let window = first..(first + u64::from(self.case.setup.window)).min(sectors);
+            for sector in window {
                 let lba = place(area, sector);
                 match card.peek_partition(area, sector * SECTOR_BYTES as u64, &mut bytes) {
                     Ok(()) => self.bench.checker.survived(lba, &bytes)?,
@@ -107,4 +127,10 @@ impl Run<'_> {
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }
+}
+
+/// Returns the violation of a run in which requests wait for ever.
+pub(super) fn hang<B: Platform>(checker: &Checker, machine: &Machine<B>, what: &str) -> Violation {
+    let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
+    Violation::new(Fault::Hang, text)
 }

@@ -6,16 +6,22 @@
 pub use super::bench::Bench;
 use super::bench::lend;
 use super::case::{Case, Chip, Cut, Host, Luck, Place, Refuses, SLOTS, Visit};
-use super::clients::{Began, Client};
+use super::chosen::Chosen;
+use super::clients::{Began, Client, next_of};
 use super::machine::{Keeps, Machine, Step};
+use super::meanwhile::Pause;
+use super::order::Ends;
 pub use super::outcome::{Outcome, Steps};
 pub(super) use super::places::BOOTS;
 pub use super::places::{CARDS, EVERY_CARD, POINTS};
+use super::remains::hang;
 use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor, equip};
+use super::usage::Act;
 use mmcq::card::{Card as Found, bring_up};
 use mmcq::engine::{Error, RecoveryStep};
-use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, Queued, deadline, fair};
+use mmcq::host::sdhci::TransferMode;
+use mmcq::sched::{Chained, Fifo, HostQueued, Lean, Packed, Queued};
 use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -70,11 +76,16 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         strikes: 0,
         up: false,
         visit: case.visit,
+        acts: &case.acts,
+        pause: None,
+        ends: Ends::default(),
         rest_until_ns: None,
         bounces: 0,
         out: None,
         away: None,
         is_stranger: false,
+        back_at: None,
+        is_back: false,
         cid: [0; 4],
         settings: [Vec::new(), Vec::new()],
         losses: (0, 0),
@@ -102,7 +113,7 @@ pub(super) struct Run<'r> {
     /// Number of the case's operations that were begun so far.
     next: usize,
     /// Power cuts of the case that have not happened yet.
-    cuts: &'r [Cut],
+    pub cuts: &'r [Cut],
     /// First sector of the window of sectors that the case uses.
     pub base: u64,
     /// Number of struck faults that this run has already handled.
@@ -111,6 +122,12 @@ pub(super) struct Run<'r> {
     up: bool,
     /// Number of times that the bouncing card still has to go out or in.
     pub bounces: u8,
+    /// Acts of the program that are still to come.
+    pub acts: &'r [(u64, Act)],
+    /// Pause of the whole stack.
+    pub pause: Option<Pause>,
+    /// Order in which requests and flushes have ended since power-on.
+    pub ends: Ends,
     /// Time in ns until which no request is submitted; `None`: no pause.
     pub rest_until_ns: Option<u64>,
     /// The part of the case's [`Visit`] that is still to come: the event, and what happens to the
@@ -122,6 +139,10 @@ pub(super) struct Run<'r> {
     pub away: Option<Checker>,
     /// Whether the checker in use is that of the card which replaced the first.
     pub is_stranger: bool,
+    /// Event at which the first card comes back.
+    pub back_at: Option<u64>,
+    /// Whether the first card is in the slot again, and the other one out of it.
+    pub is_back: bool,
     /// CID of the card whose checker is in use.
     pub cid: [u32; 4],
     /// Settings of the first card, and of the card that replaces it. No request changes a setting.
@@ -145,8 +166,9 @@ pub(super) struct Run<'r> {
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// For each point, the number of its events after the last step of the machine. At the first
-    /// fault these numbers become the first entry of [`Outcome::marks`].
+    /// For each [`Point`] (kind of event that a fault may strike), the number of events until the
+    /// last step of the machine. At the first fault these numbers become the first entry of
+    /// [`Outcome::marks`].
     pub quiet: [u64; Point::COUNT],
     /// State at the last event: the sectors whose content a power cut could change, the number of
     /// answers, and the number of requests.
@@ -195,8 +217,16 @@ impl Run<'_> {
             let end = off.end;
             now_ns = off.at_ns;
             let gone = || Violation::new(Fault::Untrue, "the card is gone");
-            card = match (off.in_slot, self.out.take()) {
+            self.back_at = None;
+            let pair = if std::mem::take(&mut self.is_back) {
+                (self.out.take(), off.in_slot)
+            } else {
+                (off.in_slot, self.out.take())
+            };
+            card = match pair {
                 (Some(mut other), Some(mut first)) => {
+                    // Both have lost their power; one of them was in the slot.
+                    other.power_cut(now_ns);
                     self.examine_stranger(&mut *other)?;
                     first.power_cut(now_ns);
                     if let Some(judge) = self.away.take().filter(|_| self.is_stranger) {
@@ -230,16 +260,16 @@ impl Run<'_> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;
         let emmc = self.bench.profiles[setup.card].is_emmc();
-        let policy: Option<Any> = match setup.scheduler {
-            1 => Some(Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT))),
-            2 => Some(Any::Fair(Fair::new(fair::FairConfig::DEFAULT))),
-            _ => None,
-        };
+        let policy = Chosen::of(setup.scheduler, case.seed);
         // The scheduler `Fifo` under its own type has the engine's fast path, to the card and to
         // the command queue engine.
         match policy {
+            policy if setup.lean => {
+                let policy = Lean(policy.unwrap_or(Chosen::FIFO));
+                self.lives(Machine::sdhci(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
+            }
             policy if setup.chains => {
-                let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));
+                let policy = Chained(Packed(Queued(policy.unwrap_or(Chosen::FIFO))));
                 self.lives(Machine::chains(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
             }
             Some(policy) if setup.queue && setup.engine > 0 => {
@@ -299,7 +329,11 @@ impl Run<'_> {
         let struck = self.faults.struck();
         // With PIO a transfer may fail while the CPU is in the middle of a block.
         let disturbed = !struck.is_empty() || self.case.visit.is_some();
-        let midway = self.case.setup.access_ns > 0 && disturbed;
+        let setup = &self.case.setup;
+        let pio = setup.transfer == TransferMode::Pio && matches!(setup.host, Host::Sdhci);
+        // The driver of the reader is also in the middle of its work while contacts bounce.
+        let bounces = setup.host == Host::Reader && self.case.visit.is_some();
+        let midway = setup.access_ns > 0 && disturbed && (pio || bounces);
         let lenient = midway || struck.iter().any(stuck);
         if let Some(text) = machine.misbehaviour(lenient) {
             return Err(Violation::new(Fault::Misdirected, text));
@@ -316,6 +350,7 @@ impl Run<'_> {
 
     fn life<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> Result<End, Violation> {
         (self.up, self.bounces, self.settled) = (false, 0, false);
+        (self.pause, self.ends) = (None, Ends::default());
         let card = match self.bring_up(machine, trace)? {
             Ok(card) => card,
             Err(end) => return Ok(end),
@@ -345,6 +380,7 @@ impl Run<'_> {
             self.outcome.work_ns = machine.now() - began_ns;
         }
         let good = self.case.luck == Luck::Good && self.case.visit.is_none() && self.outcome.cuts == 0;
+        let good = good && !self.case.acts.iter().any(|(_, act)| act.disturbs());
         let good = good && self.case.setup.refuses == Refuses::Nothing && !self.case.setup.singly;
         if good && self.outcome.steps.0[RecoveryStep::Classify as usize] > 0 && end.is_ok() {
             let text = "something was recovered from, and nothing had gone wrong";
@@ -368,7 +404,7 @@ impl Run<'_> {
         let (mut drops, mut full) = (false, false);
         self.kept(machine, supervisor, clients, trace)?;
         loop {
-            while busy < depth && !full && self.next < self.case.operations.len() {
+            while busy < depth && !full && self.next < self.case.operations.len() && !self.holds_back() {
                 let operation = &self.case.operations[self.next];
                 if operation.alone && busy > 0 || !self.wait_for_rest(machine, operation.rest_us) {
                     break;
@@ -392,6 +428,9 @@ impl Run<'_> {
             if busy == 0 && !full && self.next >= self.case.operations.len() {
                 return self.over(machine, supervisor, clients, drops, trace);
             }
+            if self.meanwhile(machine, trace)? {
+                continue;
+            }
             let before_ns = machine.now();
             match machine.step() {
                 Step::Event => {
@@ -402,7 +441,7 @@ impl Run<'_> {
                         return Ok(self.take_cut());
                     }
                     if drops {
-                        busy -= self.drop_due(&machine.stack, clients, events, trace);
+                        busy -= self.drop_due(&machine.stack, clients, events, trace)?;
                     }
                     if events.is_multiple_of(POLLED_EVERY) {
                         let client = (events / POLLED_EVERY) as usize % SLOTS;
@@ -415,6 +454,8 @@ impl Run<'_> {
                 }
                 // The clients that were polled may have woken others.
                 Step::Quiet if self.bench.mask.load(Ordering::Relaxed) != 0 => {}
+                // The last call may have freed the slot of a dropped request, which wakes nobody.
+                Step::Quiet if std::mem::take(&mut full) => calls += 1,
                 Step::Quiet => {
                     return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));
                 }
@@ -435,8 +476,8 @@ impl Run<'_> {
                 (progress_ns, full) = (machine.now(), false);
             }
             while woken != 0 {
-                let client = woken.trailing_zeros() as usize;
-                woken &= woken - 1;
+                let client = next_of(woken, clients);
+                woken &= !(1 << client);
                 if client == SLOTS {
                     busy -= self.kept(machine, supervisor, clients, trace)?;
                     self.look_for_losses(machine);
@@ -444,6 +485,7 @@ impl Run<'_> {
                 }
                 busy -= usize::from(self.poll(machine, clients, client, trace)?);
             }
+            self.ends.judge(clients)?;
             if machine.now() > progress_ns.saturating_add(PATIENCE_NS) || events > EVENTS_MAX {
                 return Err(hang(&self.bench.checker, machine, "no answer for minutes"));
             }
@@ -453,7 +495,7 @@ impl Run<'_> {
     /// Handles an event of the controller. Returns true if the power is to be cut now.
     fn event<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> bool {
         self.outcome.events += 1;
-        if self.case.setup.early {
+        if self.case.setup.early || self.case.setup.leaves_open() {
             self.look_for_late_failures();
         }
         let strikes = self.faults.strikes();
@@ -491,16 +533,6 @@ impl Run<'_> {
             }
         }
         self.cuts.first().is_some_and(|cut| cut.at <= self.outcome.events)
-    }
-
-    fn take_cut(&mut self) -> End {
-        match self.cuts.split_first() {
-            Some((cut, rest)) => {
-                self.cuts = rest;
-                End::Cut(*cut)
-            }
-            None => End::Over,
-        }
     }
 
     fn bring_up<B: Platform>(
@@ -561,8 +593,3 @@ impl Run<'_> {
 }
 
 thread_local!(static LOG: RefCell<Vec<BusEvent>> = const { RefCell::new(Vec::new()) });
-
-pub(super) fn hang<B: Platform>(checker: &Checker, machine: &Machine<B>, what: &str) -> Violation {
-    let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
-    Violation::new(Fault::Hang, text)
-}

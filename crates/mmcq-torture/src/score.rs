@@ -46,7 +46,8 @@ pub struct Score {
     pub longest_in: String,
     /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
-    /// Number of faults that struck, by point (the place in the models) and kind.
+    /// Number of faults that struck, by the kind of event that they struck ([`Point`]) and by the
+    /// kind of fault.
     pub struck: BTreeMap<(Point, String), u64>,
     /// Number of times that the stack has broken a promise (a guarantee about data), by kind.
     pub broken: [u64; Fault::COUNT],

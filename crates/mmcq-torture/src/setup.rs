@@ -1,5 +1,6 @@
 //! Settings of a case's machine: controller, card, and how they are used.
 
+use super::usage::Tuned;
 use mmcq::card::{Options, Rest, Upkeep};
 use mmcq::host::sdhci::{OpenWrites, SdhciQuirks, TransferMode};
 use mmcq_sim::card::quirk::{Discarded, Quirks};
@@ -140,7 +141,7 @@ pub struct Setup {
     pub depth: u8,
     /// Whether the scheduler merges adjacent requests.
     pub merge: bool,
-    /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair.
+    /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair, 3 any request by chance, 4 the newest.
     pub scheduler: u8,
     /// Size in sectors of the window that requests use.
     pub window: u32,
@@ -197,6 +198,10 @@ pub struct Setup {
     pub reliable_unit: u8,
     /// Whether an SD card does not know CMD25.
     pub singly: bool,
+    /// Whether the stack is the small one, which does not recover ([`mmcq::sched::Lean`]).
+    pub lean: bool,
+    /// Limits and times of the engine; `None`: its defaults.
+    pub tuned: Option<Tuned>,
 }
 
 impl Setup {
@@ -239,6 +244,8 @@ impl Setup {
         most_blocks: 0,
         reliable_unit: 0,
         singly: false,
+        lean: false,
+        tuned: None,
     };
 
     /// Returns whether the card can be removed.

@@ -3,6 +3,7 @@
 
 use super::case::{Case, Luck, Operation, Setup, areas};
 use super::run::{Bench, run};
+use mmcq::sched::Origin;
 use mmcq_sim::checker::Fault;
 
 /// Largest number of runs that shortening a case may take.
@@ -34,6 +35,7 @@ pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
             });
         }
         shrink.list(|case| &mut case.operations);
+        shrink.list(|case| &mut case.acts);
         shrink.earlier_cuts();
         shrink.plainer();
         if shrink.best == before || shrink.runs >= RUNS_MAX {
@@ -92,7 +94,7 @@ impl Shrink<'_> {
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);
-        let changes: [Change; 26] = [
+        let changes: [Change; 28] = [
             |s, _| s.depth = 1,
             |s, p| s.transfer = p.transfer,
             |s, p| s.busy = p.busy,
@@ -117,6 +119,8 @@ impl Shrink<'_> {
             |s, p| s.most_blocks = p.most_blocks,
             |s, p| s.reliable_unit = p.reliable_unit,
             |s, p| s.singly = p.singly,
+            |s, p| s.tuned = p.tuned,
+            |s, p| s.lean = p.lean,
             |s, p| s.host = p.host,
             |s, p| s.card = p.card,
         ];
@@ -133,6 +137,7 @@ impl Shrink<'_> {
                 |o: &mut Operation| o.area = 0,
                 |o: &mut Operation| o.blocks = o.blocks.min(1),
                 |o: &mut Operation| o.dropped_after = 0,
+                |o: &mut Operation| o.origin = Origin::DEFAULT,
             ] {
                 let mut smaller = self.best.clone();
                 if let Some(operation) = smaller.operations.get_mut(index) {

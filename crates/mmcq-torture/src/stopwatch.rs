@@ -231,8 +231,10 @@ impl Run<'_> {
         }
     }
 
-    /// Records in a dry run how many events each point has had. Called at a new recovery step, and
-    /// when the handling of a failure ends. Does nothing before the first fault.
+    /// Records how many events of each [`Point`](mmcq_sim::faults::Point) (kind of event that a
+    /// fault may strike) there were so far. Called at a new recovery step, and when the handling of
+    /// a failure ends. Does nothing before the first fault, and in a run that is not
+    /// [dry](super::case::Case::dry).
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();
@@ -240,9 +242,10 @@ impl Run<'_> {
         }
     }
 
-    /// Records the number of events at each point, when the requests end or the power is cut. Does
-    /// so only while recovery is going on, or while the request whose interrupt was lost has no
-    /// answer.
+    /// Records how many events of each [`Point`](mmcq_sim::faults::Point) (kind of event that a
+    /// fault may strike) there were. Called when the requests of the run have ended or the power
+    /// was cut. Records only if recovery is going on then, or if the request whose interrupt was
+    /// lost has no answer yet.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

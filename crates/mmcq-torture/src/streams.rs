@@ -4,9 +4,9 @@
 //! end of the transfer. Clients pause for longer than the engine keeps a transfer open. Cards are
 //! removed and inserted.
 //!
-//! Faults of the medium, dips of the supply, and false bits in the card's status are left out. In
-//! an open transfer such a fault can strike a write after its answer, and the next flush reports
-//! it. The checker has no rule for a write that fails after its answer.
+//! Faults of the medium and dips of the supply strike in some cases: in an open transfer, a write can
+//! fail after its answer, and the next flush reports it. False bits in the card's status are left
+//! out, since they would report a failure that there was not.
 
 use super::case::{BusyBy, Case, Host, Luck, Operation, Wishes};
 use super::hosts::meddles;
@@ -15,6 +15,7 @@ use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
+use super::usage;
 use mmcq::host::sdhci::{OpenWrites, TransferMode};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
@@ -25,6 +26,9 @@ const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
 /// Value of [`Wishes::faults`], a probability, in this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
+/// Probability that a case has failures of the medium; also the probability that it has dips of the
+/// supply. Each case draws both.
+const LATE: f64 = 0.2;
 /// Time in ns that a register access takes. The driver of such a controller polls registers until
 /// the controller is done, so time must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
@@ -47,6 +51,14 @@ pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
+    let mut case = usage::with(draw_plain(seed));
+    late(&mut case);
+    case
+}
+
+/// Draws the case of this seed, in which the program uses its stack in the plainest way.
+#[must_use]
+pub fn draw_plain(seed: u64) -> Case {
     draw_on(host(&mut Stream::new(seed, "streams host")), seed)
 }
 
@@ -89,6 +101,22 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     go_on(&mut case.operations, random);
     rest(&mut case.operations, random);
     case
+}
+
+/// Lets the medium fail, and the supply dip, in some cases: a write in an open transfer fails after
+/// its answer then.
+fn late(case: &mut Case) {
+    let random = &mut Stream::new(case.seed, "late faults");
+    let (medium, dips) = (random.chance(LATE), random.chance(LATE));
+    if let Luck::Chances(_, chances) = &mut case.luck {
+        let mut add = |on: bool, point, strike, share: f64| {
+            if on {
+                chances.push((point, strike, share * FAULTS * random.exponential()));
+            }
+        };
+        add(medium, Point::Medium, Strike::Fail, 1.0);
+        add(dips, Point::Response, Strike::BrownOut, 0.1);
+    }
 }
 
 /// Draws the controller: in 2 of 5 cases an SDHCI, otherwise a DesignWare, ST's SDMMC or the card

@@ -32,7 +32,8 @@ pub struct Summary {
     pub longest: (u64, String),
     /// Number of recovery steps, by name.
     pub steps: BTreeMap<String, u64>,
-    /// Number of faults that struck, by point (the place in the models) and kind.
+    /// Number of faults that struck, by the kind of event that they struck
+    /// ([`Point`](mmcq_sim::faults::Point)) and by the kind of fault.
     pub faults: BTreeMap<String, u64>,
     /// Number of broken promises, by kind.
     pub broken: BTreeMap<String, u64>,

@@ -6,7 +6,7 @@ use super::bench::lend;
 use super::case::{Case, SLOTS, Visit};
 use super::clients::Client;
 use super::machine::{Machine, Stack};
-use super::run::{BOOTS, Run, Trace};
+use super::run::{BOOTS, CARDS, Run, Trace};
 use mmcq::card::extension::enable_cache;
 use mmcq::card::{
     Card as Found, Event, Family, Options, enable_extended_ops, enable_packed, enable_sd_task_queue,
@@ -42,6 +42,9 @@ pub(super) async fn equip<B: Platform>(
     page: DmaBuf,
     case: &Case,
 ) -> Result<(), Error> {
+    if case.setup.lean {
+        return Ok(());
+    }
     let (result, scratch) = enable_extended_ops(stack, card, scratch).await;
     result?;
     if case.setup.chains {
@@ -158,7 +161,7 @@ impl Run<'_> {
             self.away = Some(before);
             self.is_stranger = !self.is_stranger;
         }
-        self.bench.checker.supply_lost();
+        self.supply_is_lost();
         self.bench.checker.set_write_through(machine.write_through());
     }
 
@@ -169,6 +172,9 @@ impl Run<'_> {
         let before = std::mem::replace(&mut self.losses, losses);
         match losses {
             same if same == before => {}
+            _ if self.case.setup.leaves_open() && self.flush_failed() => {
+                self.bench.checker.cache_gave_up_open();
+            }
             _ if self.case.setup.leaves_open() => self.bench.checker.supply_lost_open(),
             (_, cached) if cached == before.1 && self.case.setup.early => {
                 self.bench.checker.doubt_writes();
@@ -217,10 +223,16 @@ impl Run<'_> {
             }
             let card = machine.model.borrow_mut().remove(now_ns);
             match visit {
-                Visit::Swap => {
+                Visit::Swap | Visit::Swaps { .. } => {
                     self.supply_is_lost();
                     self.out = card;
-                    let profile = self.profile().sibling();
+                    if let Visit::Swaps { back: back @ 1.., .. } = visit {
+                        self.back_at = Some(self.outcome.events + u64::from(back));
+                    }
+                    let profile = match visit {
+                        Visit::Swaps { other: true, .. } => self.other_size(),
+                        _ => self.profile().sibling(),
+                    };
                     let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
                     if let Some(mut other) = medium.ok().and_then(|medium| profile.build(medium).ok()) {
                         other.set_faults(self.faults.clone());
@@ -235,6 +247,15 @@ impl Run<'_> {
                     (self.out, self.bounces) = (card, times);
                 }
             }
+        } else if self.back_at.take_if(|event| *event <= self.outcome.events).is_some() {
+            // The first card, which has lost its power, comes back in place of the other.
+            self.supply_is_lost();
+            let other = machine.model.borrow_mut().remove(now_ns);
+            if let Some(mut card) = std::mem::replace(&mut self.out, other) {
+                card.power_cut(now_ns);
+                machine.model.borrow_mut().insert(card, now_ns);
+            }
+            self.is_back = true;
         } else if self.bounces > 0 {
             // The card survives so short an interruption with all data in its cache. It loses its
             // power only if the host has switched the power off meanwhile, and then counts the loss
@@ -275,6 +296,19 @@ impl Run<'_> {
         self.case.setup.equip(self.bench.profiles[self.case.setup.card].clone())
     }
 
+    /// Returns the profile of a card of another size: the next one of the same kind.
+    pub(super) fn other_size(&self) -> CardProfile {
+        let own = &self.bench.profiles[self.case.setup.card];
+        let count = CARDS.len();
+        let other = (1..count).map(|n| &self.bench.profiles[(self.case.setup.card + n) % count]);
+        let kind = |card: &&CardProfile| card.is_emmc() == own.is_emmc();
+        let sized = |card: &&CardProfile| card.capacity_bytes() != own.capacity_bytes();
+        self.case
+            .setup
+            .equip(other.clone().find(|card| kind(card) && sized(card)).unwrap_or(own).clone())
+            .sibling()
+    }
+
     /// Informs the checker if the medium has failed a read or a write since the last call. The
     /// stack may have reported such a write as complete before, when its data were transferred.
     pub(super) fn look_for_late_failures(&mut self) {
@@ -297,6 +331,13 @@ impl Run<'_> {
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);
+        }
+        if let Some(judge) = self.away.take() {
+            // The stack has found this card, and then the first one again.
+            let first = std::mem::replace(&mut self.bench.checker, judge);
+            let result = self.examine(card, 1);
+            self.bench.checker = first;
+            return result;
         }
         self.compare_settings(card, 1)?;
         let mut changed = None;

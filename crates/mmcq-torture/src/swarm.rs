@@ -5,6 +5,7 @@ use super::case::{Case, Wishes};
 use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
+use super::usage;
 
 /// Mean number of requests in a case. Small cases find more bugs and are easier to read.
 pub const OPERATIONS: u32 = 250;
@@ -34,10 +35,15 @@ impl Swarm {
         Wishes { faults: self.faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: self.card }
     }
 
+    /// Draws the random case of this seed.
+    #[must_use]
+    pub fn draw(&self, seed: u64) -> Case {
+        usage::with(Case::draw(seed, &self.wishes()))
+    }
+
     /// Executes this share of the campaign. After each case calls `progress` with the
     /// number of requests of that case.
     pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Score {
-        let wishes = self.wishes();
-        until(&self.share, progress, &|seed| Case::draw(seed, &wishes))
+        until(&self.share, progress, &|seed| self.draw(seed))
     }
 }

@@ -57,9 +57,9 @@ fn index_of(point: Point) -> usize {
     POINTS.iter().position(|known| *known == point).unwrap_or(0)
 }
 
-/// Returns the number of the first event of this point at which the sweep makes faults strike in
-/// this workload. Events of the bring-up are struck only in workloads whose faults are on during
-/// bring-up.
+/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes faults
+/// strike in this workload. Events of the bring-up are struck only in workloads whose faults are on
+/// during bring-up.
 pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
@@ -120,9 +120,10 @@ pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score
     }
 }
 
-/// Sweeps single faults: each kind of fault strikes at the first event of its point, then at the
-/// second and so on. The sweep of a kind ends when a run has no such event any more, when the stack
-/// has broken a promise (a guarantee about data), or after `ORDINALS_MAX` events.
+/// Sweeps single faults: each kind of fault strikes at the first event of its [`Point`] (the kind
+/// of event that it can strike), then in another run at the second, and so on. The sweep of a kind
+/// ends when a run has no such event any more, when the stack has broken a promise (a guarantee
+/// about data), or after `ORDINALS_MAX` events.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -208,19 +209,19 @@ pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Sho
 /// Number of places in each workload at which the first fault of [`double`] strikes.
 pub const PLACES: u64 = 3;
 
-/// Returns the numbers of the first, the middle and the last of `events` events of a point in a
-/// workload; `from` is the number of the first.
+/// Returns the numbers of the first, the middle and the last of the `events` events of one kind in
+/// a workload; `from` is the number of the first.
 fn places(from: u64, events: u64) -> Vec<u64> {
     let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
     places.dedup();
     places
 }
 
-/// Runs each workload with two faults, for many pairs of places. The first fault strikes at the
-/// beginning, in the middle or at the end of the workload. The second fault strikes after the
-/// first, at each event until recovery ends, or at some of them if recovery is long. Calls
-/// `progress` with the number of first places done, of [`PLACES`] for each kind of fault and
-/// workload.
+/// Runs each workload with two faults, for many pairs of places (a place is the number of the event
+/// that a fault strikes). The first fault strikes at the beginning, in the middle or at the end of
+/// the workload. The second fault strikes after the first, at each event until recovery ends, or at
+/// some of them if recovery is long. Calls `progress` with the number of places of the first fault
+/// that are done; there are [`PLACES`] for each kind of fault and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -281,8 +282,8 @@ fn second_faults(
     }
 }
 
-/// Events at which a lasting fault begins, one run for each. 0 is the first event of the fault's
-/// point that the sweep strikes, 9 is nine events later.
+/// Events at which a lasting fault begins, one run for each. 0 is the first event of the kind that
+/// the fault can strike, among those that the sweep strikes; 9 is nine events later.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
 /// Sweeps lasting faults: every request must be answered in bounded time.

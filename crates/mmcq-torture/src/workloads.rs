@@ -142,5 +142,6 @@ pub fn workload(index: usize) -> Case {
         one_life: true,
         dry: false,
         visit: None,
+        acts: Vec::new(),
     }
 }

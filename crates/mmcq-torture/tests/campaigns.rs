@@ -11,7 +11,7 @@ use mmcq_torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_torture::shrink::shrink;
 use mmcq_torture::sweep::kinds;
 use mmcq_torture::workloads::{NAMES, VISITS, workload};
-use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues, streams};
+use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues, streams, usage};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -203,8 +203,30 @@ fn runs_that_failed_once_stay_good() {
     }
     // A status that was lost between two pieces of a write made the engine write durable writes
     // again that waited for their flush alone, over younger data.
-    let outcome = run(&streams::draw(25_517), &mut bench, None);
+    let outcome = run(&streams::draw_plain(25_517), &mut bench, None);
     assert_eq!(outcome.violation, None);
+}
+
+/// Checks programs with several clients, schedulers that pick anything, requests that are taken back,
+/// pauses, jumps of the clock and the small stack; and cases of these that broke a promise in the
+/// past.
+#[test]
+fn other_uses_of_the_stack_keep_every_promise() {
+    let mut bench = Bench::new();
+    let (mut requests, mut left) = (0, 0);
+    for seed in 0..150 {
+        let outcome = run(&usage::with(Case::draw(seed, &WISHES)), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        requests += outcome.requests;
+        left += outcome.dropped;
+    }
+    assert!(requests > 12_000 && left > 100, "{requests} requests, {left} given up");
+    // A policy that changed its mind while the card's queue was on stopped everything. The interrupt
+    // of a chain that was given up stayed asserted.
+    for seed in [195, 389, 622] {
+        let outcome = run(&queues::draw(seed), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
 }
 
 /// Checks cases of the campaign of queues that broke a promise in the past.
@@ -217,7 +239,7 @@ fn runs_through_a_queue_that_failed_once_stay_good() {
     // the queue by commands, and its memory stayed mapped. A card that still programs reports only
     // once that it does not leave its queue, or that a write to a boot area goes on.
     for seed in [1785, 8642, 20_003_695, 100_044_697, 100_236_673] {
-        let mut case = queues::draw(seed);
+        let mut case = queues::draw_plain(seed);
         if seed < 10_000 {
             // At that time cards used only the order of their profile.
             case.setup.tasks = None;

@@ -132,13 +132,13 @@ impl Memory {
         true
     }
 
-    /// Gives out a part for a request; `None` if no free range is that large. The content is
-    /// arbitrary.
+    /// Returns a free part of this memory as a buffer of `bytes` bytes for a request; `None` if no
+    /// free range is that large. The buffer's content is arbitrary.
     pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         self.carve_aligned(bytes, ALIGN as u32)
     }
 
-    /// Gives out a part as [`carve`](Self::carve) does, whose bus address is a multiple of `align`
+    /// Returns a buffer as [`carve`](Self::carve) does, whose bus address is a multiple of `align`
     /// (at most 2 MiB).
     pub fn carve_aligned(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize, (align as usize).max(ALIGN))?;

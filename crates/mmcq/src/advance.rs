@@ -161,7 +161,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Returns the wait for the end of a phase.
+    /// Describes the wait for the end of this phase, with the amounts that its length depends on.
     pub const fn of(phase: &Phase) -> Wait {
         let response_bits = match phase.command.resp {
             Resp::None => 0,
@@ -190,7 +190,7 @@ impl Wait {
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
     }
 
-    /// Returns the wait for the next service of the FIFO, after this many bytes.
+    /// Describes the wait until the FIFO must be served again, after this many bytes.
     pub const fn fifo(bytes: u32) -> Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
@@ -232,7 +232,7 @@ impl Wait {
 pub enum Advice {
     /// Poll the controller again and again, and leave after this time at the latest.
     Spin {
-        /// Longest time to spin.
+        /// Longest time in ns for which the caller spins.
         at_most_ns: u64,
     },
     /// Return, or go to sleep. When the phase ends, this context advances.

@@ -1,5 +1,5 @@
-//! Messages for `log` and `defmt`, where a program enables these features. Without them only the
-//! borrow of a message's values is left, which compiles to nothing.
+//! Messages for the crates `log` and `defmt`, if the program enables the features of these names.
+//! Without these features a message compiles to nothing.
 
 /// Writes one message by `log` or `defmt`, at a level and in a format that both have.
 macro_rules! message {

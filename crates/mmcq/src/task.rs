@@ -262,8 +262,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.clock.set_alarm(Some(0));
     }
 
-    /// Drops the wakers of requests that have ended without waking them. A drop may run any code,
-    /// so this is done outside of the lock.
+    /// Drops the wakers of requests that have ended, and does not call these wakers. A drop may run
+    /// any code, so this is done outside of the lock.
     #[cold]
     #[inline(never)]
     fn drop_stale(&self) {

@@ -24,8 +24,8 @@ struct Transfer {
     bytes: u64,
     commands: u64,
     interrupts: u64,
-    /// Time in ns of the last interrupt that came before the next transfer; `None`: there was none
-    /// yet.
+    /// Time in ns of the last interrupt before the next transfer began; `None`: no interrupt has
+    /// come yet.
     interrupt_ns: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A user's own SDIO function as the load of `mmcq run`, `why` and `trace`.
+//! An SDIO function that a user describes in a file, as the load of `mmcq run`, `why` and `trace`.
 
 use super::form::Form;
 use super::{Error, print};

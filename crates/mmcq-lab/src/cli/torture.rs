@@ -253,7 +253,7 @@ impl Torture {
         let swarm = self.swarm()?;
         if let Some(seed) = self.replay {
             return match self.mode.unwrap_or(Mode::Swarm) {
-                Mode::Swarm => replay(&Case::draw(seed, &swarm.wishes())),
+                Mode::Swarm => replay(&swarm.draw(seed)),
                 mode => match mode.draws() {
                     Some(draw) => replay(&draw(seed)),
                     None => Err(Error::Input(format!(

@@ -116,7 +116,7 @@ impl Trace {
         }
     }
 
-    /// Records a packet of a user's own SDIO function.
+    /// Records a packet of an SDIO function that a user describes in a file.
     fn function(&self, function: &Function) -> Result<ExitCode, Error> {
         let starts = [("--from", self.from.is_some()), ("--trigger", self.trigger.is_some())];
         if let Some((option, _)) = starts.iter().find(|(_, given)| *given) {

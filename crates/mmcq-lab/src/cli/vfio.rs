@@ -127,12 +127,12 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the driver's setting in which only this method of keeping transfers open is enabled.
+    /// Returns the driver's setting in which only this way of keeping transfers open is enabled.
     fn config(self) -> StreamConfig {
         self.with(StreamConfig::NONE)
     }
 
-    /// Returns the setting with this method switched on, too.
+    /// Returns `config` with this way of keeping transfers open enabled, too.
     fn with(self, config: StreamConfig) -> StreamConfig {
         match self {
             Way::Reads => config.reads(true),

@@ -29,17 +29,19 @@ pub mod dma {
 
 /// Flags of [`Request::SetIrqs`].
 pub mod irqs {
-    /// No data follow: the action applies to the whole range of interrupts.
+    /// No data follow: the action of this message ([`MASK`], [`UNMASK`] or [`TRIGGER`]) applies to
+    /// the whole range of interrupts.
     pub const DATA_NONE: u32 = 1;
-    /// A byte of data for each interrupt: not 0 if the action applies to it.
+    /// A byte of data follows for each interrupt: not 0 if the action of this message applies to
+    /// it.
     pub const DATA_BOOL: u32 = 1 << 1;
     /// An eventfd for each interrupt comes with the message.
     pub const DATA_EVENTFD: u32 = 1 << 2;
-    /// Flag for the action to mask the interrupts.
+    /// Action: masks the interrupts.
     pub const MASK: u32 = 1 << 3;
-    /// Flag for the action to unmask the interrupts.
+    /// Action: unmasks the interrupts.
     pub const UNMASK: u32 = 1 << 4;
-    /// Flag for the action to set up the interrupt's eventfd, or to test it.
+    /// Action: sets up the interrupt's eventfd, or signals it as a test.
     pub const TRIGGER: u32 = 1 << 5;
 }
 
@@ -154,8 +156,8 @@ pub enum Request<'a> {
         start: u32,
         /// Number of interrupts of this kind that the request concerns, from `start` on.
         count: u32,
-        /// Bytes, one for each interrupt, with the flag [`irqs::DATA_BOOL`]: not 0 if the action
-        /// applies to the interrupt.
+        /// With the flag [`irqs::DATA_BOOL`]: one byte for each interrupt, not 0 if the action in
+        /// the flags applies to this interrupt.
         data: &'a [u8],
     },
     /// Reads from a region of the device (registers or configuration space).

@@ -4,14 +4,14 @@ use crate::controller::Controller;
 use mmcq_sim::card::{Kept, Stage};
 use mmcq_sim::world::Stream;
 
-/// What a power cut did to sectors that were not yet safe on the medium.
+/// What a power cut did to written sectors that were not in the card's flash yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Number of sectors that were written but were not in the flash yet, so that the cut could
     /// lose them.
     pub at_stake: u64,
-    /// Number of sectors that were not yet safe on the medium, and have their old content after the
-    /// cut.
+    /// Number of written sectors that were not in the flash yet, and have their old content after
+    /// the cut.
     pub old: u64,
     /// Number of the sectors that are torn after the cut, because they were being programmed: the
     /// first half is new, the second half is old.
@@ -22,8 +22,8 @@ pub struct Lost {
 pub struct Supply {
     /// Time in ns after the program's start at which the power is cut; `None`: at no time.
     pub at_ns: Option<u64>,
-    /// Number of flushes that the card completes before the power is cut; `None`: no flush cuts it.
-    /// The program gets no answer to the last of them.
+    /// The power is cut when the card has completed this many flushes, before the program gets the
+    /// answer to the last of them. `None`: flushes do not decide when the power is cut.
     pub after_flush: Option<u64>,
     controller: Controller,
     luck: Stream,

@@ -4,16 +4,16 @@ use std::cell::Cell;
 
 /// Number of polls in a wait before this process sleeps.
 const SPINS: u32 = 3000;
-/// Largest credit, which is also the start value. A wait whose polls find nothing reduces the
-/// credit by two; a wait in which a poll finds the action increases it by one. At 0, a wait polls
-/// only once before it sleeps.
+/// Largest value of the credit, a count of how well polling has worked lately ([`Luck`]); also its
+/// start value. A wait whose polls find nothing reduces the credit by two; a wait in which a poll
+/// finds the action increases it by one. At 0, a wait polls only once before it sleeps.
 const LUCK: u32 = 8;
-/// One of this many waits polls as long as with credit even if there is no credit, to find out
+/// While the credit is 0, one of this many waits still makes all [`SPINS`] polls, to find out
 /// whether polling pays again.
 const RETRY: u32 = 64;
 
-/// Credit that says whether a wait polls or sleeps. It grows if polls succeed. They do if the other
-/// process runs on another CPU; otherwise polling only keeps that process from running.
+/// The credit, which decides whether a wait polls or sleeps. It grows if polls succeed. They do if
+/// the other process runs on another CPU; otherwise polling only keeps that process from running.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,

@@ -366,8 +366,9 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words into `into`, from the data cell that belongs to this place in the job's
-    /// ring.
+    /// Copies the data of one request from the shared memory into `into`, in words of 64 bits.
+    /// `place` is the number of the request in the job's ring. Bytes after the last whole word of
+    /// `into` are not changed.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
@@ -375,7 +376,8 @@ impl Shared {
     }
 
     /// Writes the bytes of `from`, in words of 64 bits, to the shared memory for the data of one
-    /// request: number `place` in the ring of this job.
+    /// request: number `place` in the ring of this job. Bytes of `from` after its last whole word
+    /// are not written.
     fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);

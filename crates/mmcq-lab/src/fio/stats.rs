@@ -201,8 +201,8 @@ pub struct Stats {
     pub late: Latency,
     /// Number and latencies of the flushes of the worker or group.
     pub sync: Latency,
-    /// Number of submissions, in classes by how many transfers were then outstanding: 1, 2-3, 4-7,
-    /// 8-15, 16-31, 32-63, 64 and more.
+    /// Number of submissions, in classes by how many transfers of the job were in flight then: 1,
+    /// 2-3, 4-7, 8-15, 16-31, 32-63, 64 and more.
     pub depth: [u64; 7],
     /// Number of submission calls, in classes by how many transfers each submitted: 0, 1-4, 5-8,
     /// 9-16, 17-32, 33-64, more.

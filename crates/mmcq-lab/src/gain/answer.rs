@@ -84,8 +84,8 @@ pub enum Decides<'a> {
 }
 
 impl Decides<'_> {
-    /// Returns the key of the value that decides, or `the stand-in` if it is the difference between
-    /// Linux and its model that decides.
+    /// Returns the name of what changes the gain most: the value's key, or `the stand-in` for the
+    /// difference between Linux and its model.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -93,8 +93,8 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns the last part of the key of the deciding value. If the difference between Linux and
-    /// our models of it decides, returns `stand-in`.
+    /// Returns a short name of what changes the gain most: the last part of the value's key, or
+    /// `stand-in` for the difference between Linux and its model.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),

@@ -11,7 +11,8 @@ use std::fmt::Write;
 
 /// Largest number of effects of each gain in the data of a page, which keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark beside a deciding value that is a prior, that is, a value without a measurement.
+/// Mark behind the name of the value that changes a gain most, if this value is only assumed (a
+/// prior) and not measured.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {

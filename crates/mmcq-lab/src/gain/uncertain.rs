@@ -138,8 +138,8 @@ fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
 /// kind.
 ///
 /// # Errors
-/// Board or card cannot be read, or a range is for a key that does not exist, stands for several
-/// values, or is not a number; the error is one line.
+/// The board or the card cannot be read; or the key of a range does not exist, fits several
+/// parameters, or is that of a parameter whose value is not a number. The error is one line.
 pub fn uncertain(
     platform: &str,
     card: Option<&str>,

@@ -3,10 +3,10 @@
 //! rounds of a read are CMD18 with the data, then CMD12; those of a write are CMD25, the data, then
 //! CMD12. After a write the caller polls with CMD13.
 //!
-//! [`Close::Late`] is this driver with a patch that was published in 2021, in the mail thread that
-//! `docs/threads.md` calls STREAM. With the patch a transfer stays open, and a request that
-//! continues it only transfers data. CMD12, a pause and a flush of the chip's buffer come before
-//! the next request that does not continue it. While the transfer is open, CMD13 is answered
+//! [`Close::Late`] is this driver with a patch that was published in 2021, in the mailing-list
+//! thread that `docs/threads.md` calls STREAM. With the patch a transfer stays open, and a request
+//! that continues it only transfers data. CMD12, a pause and a flush of the chip's buffer come
+//! before the next request that does not continue it. While the transfer is open, CMD13 is answered
 //! "ready" without being sent. Errors in the answer to CMD12 are dropped.
 
 use super::elevator::Request;
@@ -30,8 +30,8 @@ const IDLE_TIMER: u64 = 1 << 62;
 /// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]. After the CMD12 of a write, the
 /// card's own timeout counts.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Card status that the driver with the patch returns during an open transfer instead of asking the
-/// card: READY_FOR_DATA, state `tran`.
+/// Card status that the driver returns during an open transfer ([`Close::Late`]) instead of asking
+/// the card: READY_FOR_DATA, state `tran`.
 const READY: u32 = 0x900;
 
 /// Moment at which the driver ends a multi-block transfer by CMD12.

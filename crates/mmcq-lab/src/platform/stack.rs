@@ -3,8 +3,9 @@
 //! - `advance`: the context that calls the engine, see [`Advance`].
 //! - `streams`: `"off"` closes each transfer, even if the host could continue it. `"always"` keeps
 //!   transfers open in a pause. `"on"` (the default) keeps a transfer open where this saves time.
-//! - `hold_us`: how long a transfer stays open in a pause.
-//! - `owed_us`: how long the status of an open transfer's writes may be outstanding.
+//! - `hold_us`: for how many microseconds a transfer stays open while no request comes.
+//! - `owed_us`: after how many microseconds at the latest the engine asks the card whether the
+//!   writes of an open transfer have succeeded. For this it closes the transfer.
 //! - `merging`: `"off"` sends each request alone.
 //! - `acknowledge`: with `"transferred"` a write is complete when its data are transferred, not
 //!   when the card has programmed them.
@@ -41,7 +42,8 @@ pub struct Stack {
     pub streams: StaysOpen,
     /// Time in ns for which a transfer stays open while no request comes.
     pub hold_ns: u64,
-    /// Longest time in ns for which the status of writes in an open transfer may be outstanding.
+    /// Longest time in ns until the engine asks the card for the status of the writes of an open
+    /// transfer, that is, whether they have succeeded.
     pub owed_ns: u64,
     /// Whether the engine merges contiguous requests into one transfer.
     pub merging: bool,

@@ -126,8 +126,8 @@ impl State {
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// Returns the counts so far: how many requests could have been merged, and why the others
-    /// could not.
+    /// Returns a copy of the counts so far: how many requests could have been merged, and why the
+    /// others could not. The counting goes on.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }

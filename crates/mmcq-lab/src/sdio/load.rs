@@ -138,8 +138,8 @@ impl Step {
     }
 }
 
-/// A user's own SDIO function as a load: when packets arrive, and the driver's steps for each
-/// packet.
+/// An SDIO function that a user describes in a file, as a load: when packets arrive, and the
+/// driver's steps for each packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Description of the function, one line of text.

@@ -8,8 +8,8 @@
 //! - The measurement: `platform.rs` reads the board's file, `trace.rs` finds the steps in the bus
 //!   events, `spin.rs` compares the ways to wait.
 //! - The picture: `packet.rs` records one packet, and `stacked.rs` draws it.
-//! - A user's own function: `load.rs` reads its file, `scripted.rs` is the card's side, `served.rs`
-//!   the driver's side, and `rounds.rs` finds its steps on the bus.
+//! - A function that a user describes in a file: `load.rs` reads its file, `scripted.rs` is the
+//!   card's side, `served.rs` the driver's side, and `rounds.rs` finds its steps on the bus.
 
 pub mod host;
 pub mod linux;

@@ -103,7 +103,8 @@ impl Model {
     }
 }
 
-/// Driver of the controller's model.
+/// This project's driver for the controller that [`Model`] simulates; one variant for each kind of
+/// controller.
 // The variants differ in size, but each bench has only one of them.
 #[allow(clippy::large_enum_variant)]
 pub enum Driver {

@@ -25,8 +25,8 @@ pub enum Stay {
     Never,
     /// The handler stays in the interrupt until the FIFO has the next words of a packet.
     Fifo,
-    /// In addition to [`Stay::Fifo`], the handler stays for the end of commands, for short data,
-    /// and for the start of longer data.
+    /// As [`Stay::Fifo`]; and the handler also waits in the interrupt for the end of commands, for
+    /// the end of short data, and for the start of longer data.
     Commands,
 }
 

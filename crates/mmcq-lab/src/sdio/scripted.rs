@@ -1,5 +1,6 @@
-//! The card's side of a user's own function: packets arrive at a steady rate. A packet is done when
-//! the driver has made all steps of the packet in order.
+//! Model of an SDIO function that a user describes in a load file. Packets arrive in the function
+//! at a steady rate. For each packet the file lists the steps: accesses (CMD52 or CMD53) that the
+//! host's driver must make. A packet is done when the driver has made all its steps in order.
 
 use super::load::{FUNCTION, Load, Step};
 use mmcq_sim::card::io::function::Function;
@@ -7,9 +8,11 @@ use mmcq_sim::card::io::type_a::{Counts, Handle};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A user's own function, as the card model runs it.
+/// Model of an SDIO function that a user describes in a load file; it handles the host's accesses
+/// to this function.
 pub struct Scripted {
-    /// Steps of the driver that access this function; steps that access function 0 are left out.
+    /// Accesses to this function that the driver must make for each packet, in order; accesses to
+    /// function 0 are left out.
     steps: Vec<Step>,
     period_ns: u64,
     access_ns: u64,

@@ -20,8 +20,8 @@ pub enum Wait {
     Interrupt,
     /// A thread sleeps, is woken by the interrupt, and sends the next command.
     Thread,
-    /// In the interrupt, the policy decides from the times that it has measured whether to spin or
-    /// to leave.
+    /// In the interrupt handler, the policy decides from the times that it has measured whether to
+    /// spin or to return from the handler.
     PolicyInterrupt,
     /// In a thread, the policy decides from the times that it has measured whether to spin or to
     /// sleep.
@@ -191,9 +191,9 @@ mod tests {
     use super::*;
     use crate::sdio::platform::NAME;
 
-    /// Checks that the policy's choice (to spin or to leave) costs at most 5 % more than the better
-    /// one. The bus clocks are those around the break-even divider, where a wrong choice is most
-    /// likely.
+    /// Checks that the policy's choice (to spin, or to leave the CPU to other threads) costs at
+    /// most 5 % more than the better one. The bus clocks are those around the break-even divider,
+    /// where a wrong choice is most likely.
     #[test]
     fn the_policy_is_never_much_worse_than_the_best() {
         let board = Board::load(NAME).unwrap();

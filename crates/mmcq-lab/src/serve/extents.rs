@@ -36,7 +36,8 @@ struct Change {
 /// How a change of a range ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The range may now hold any data, or zeros that must not count as a hole.
+    /// The range is no hole: the change wrote data; or it failed; or it wrote zeros for a client
+    /// that allows no hole.
     Data,
     /// The range is now a hole. `acknowledged`: number of writes that a flush must cover to make
     /// the hole permanent; `None`: it is permanent already.

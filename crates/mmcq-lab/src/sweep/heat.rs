@@ -46,7 +46,8 @@ pub struct Cells {
     /// For each square of the picture, by its column and row: the sum of the figures that belong to
     /// it, and how many they are.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
-    /// First row, which says what ran; `None`: there was none.
+    /// First row that was added. The picture's title names from it the board, card, setting and
+    /// seed that no axis changes. `None`: no row was added.
     first: Option<Row>,
     /// Directions of the rows (read, write).
     directions: BTreeSet<String>,

@@ -66,7 +66,8 @@ pub(super) struct Place {
     pub goes_on: bool,
 }
 
-/// Bus clock of a window: its phases, and the places of tokens and blocks on it.
+/// Bus clock of a window of the trace: when its clock cycles start, and which cycles each token and
+/// block takes.
 pub(super) struct Grid {
     pub anchors: Vec<Anchor>,
     pub places: Vec<Place>,

@@ -56,10 +56,10 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Number of phases into which the time of a run is divided.
+    /// Number of parts into which the time of a run is divided.
     pub const COUNT: usize = 8;
 
-    /// Computes the phases of a run from its counters.
+    /// Divides the time of a run into the parts that `Phases` names, by the run's counters.
     pub fn of(c: &Counters) -> Self {
         let bus = &c.bus;
         // The phases are computed one after the other, each from the time that is left. Busy is

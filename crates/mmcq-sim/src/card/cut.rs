@@ -1,11 +1,11 @@
-//! What a power cut may lose: sectors that were sent and are not yet safe in the flash.
+//! What a power cut may lose: sectors that the host has written and that are not in the flash yet.
 //!
-//! A [`Journal`] tracks every written sector from its arrival until the sector is safe in the
-//! flash. It runs on a card that was given faults ([`super::Card::set_faults`]), and on each card
-//! whose volatile cache is on. The medium always holds the newest content, which reads return; the
-//! [`Journal`] holds the content before each write. Each write of a sector makes a new version of
-//! it. At a power cut a callback decides for each version that is not safe what is left of it
-//! ([`Kept`]).
+//! A [`Journal`] tracks every written sector from its arrival until the sector is *safe*: it is in
+//! the flash, so that a power cut cannot lose it. It runs on a card that was given faults
+//! ([`super::Card::set_faults`]), and on each card whose volatile cache is on. The medium always
+//! holds the newest content, which reads return; the [`Journal`] holds the content before each
+//! write. Each write of a sector makes a new version of it. At a power cut a callback decides for
+//! each version that is not safe what is left of it ([`Kept`]).
 //!
 //! The cache writes its sectors to the flash in the background, in an order that the card chooses.
 //! A flush writes all sectors that are still in the cache. Of two sectors, the one that arrived
@@ -29,8 +29,7 @@ pub enum Stage {
     Cached,
 }
 
-/// A written version of a sector that is not yet safe in the flash, so that a power cut may lose
-/// it.
+/// A written version of a sector that is not in the flash yet, so that a power cut may lose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
     /// Partition, numbered as in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7
@@ -119,7 +118,8 @@ const PAGE_SECTORS: u64 = 32;
 /// Number of consecutive sectors for which one 64-bit word of the map `Journal::safe` has one bit
 /// each.
 const STRETCH: u64 = u64::BITS as u64;
-/// Largest number of sectors in the journal. Beyond it, the oldest sectors count as safe.
+/// Largest number of sectors in the journal. If more are written, the oldest sectors count as being
+/// in the flash: no power cut loses them.
 const LONGEST: usize = 1 << 17;
 /// Largest number of sectors of an erase that a power cut may undo.
 const LONGEST_ERASE: u64 = 1 << 14;
@@ -129,7 +129,7 @@ const SPARE: usize = 1 << 15;
 /// the background. Some sectors wait for a flush instead.
 const DRAIN_NS: u64 = 20_000_000;
 
-/// Journal of the written sectors that are not yet safe in the flash.
+/// Journal of the written sectors that are not in the flash yet, so that a power cut may lose them.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     /// Whether the journal also tracks writes that bypass the cache, and not only those in the
@@ -149,23 +149,24 @@ pub(crate) struct Journal {
     /// which of the written versions that were not in the flash yet are lost. The second is the
     /// number of these times at which the cache held a sector.
     pub(crate) losses: (u64, u64),
-    /// Versions of sectors that are not safe yet, oldest first, each with the sector's content
-    /// before the write.
+    /// Versions of sectors that are not in the flash yet, oldest first, each with the sector's
+    /// content before the write.
     entries: VecDeque<Entry>,
     seq: u64,
     /// Number of the first version that the present write command brought.
     open: u64,
     /// Time in ns at which all versions with a number below `open` (those of earlier write
-    /// commands) are safe; `u64::MAX` if some of them wait for a flush.
+    /// commands) are in the flash; `u64::MAX` if some of them wait for a flush.
     all_safe_ns: u64,
     /// Number of entries at which [`Journal::tidy`] next removes the versions that are in the flash
     /// already, and so cannot be lost any more.
     tidy_at: usize,
-    /// Buffers of sectors that are safe, for reuse.
+    /// Buffers of entries that [`Journal::tidy`] has removed, for reuse.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
-    /// Scratch map of [`Journal::tidy`]: the sectors that are safe, one bit each. Its key is the
-    /// partition, and the sector number divided by [`STRETCH`].
+    /// Scratch map of [`Journal::tidy`]: the sectors of which a version is in the flash already,
+    /// one bit for each sector. Its key is the partition, and the sector number divided by
+    /// [`STRETCH`].
     safe: HashMap<(u8, u64), u64, FixedState>,
 }
 
@@ -281,9 +282,10 @@ impl Journal {
         });
     }
 
-    /// Records sectors before an erase changes them: until the erase is safe, a power cut may undo
-    /// it sector by sector. A sector is erased as a whole or not at all. An erase of more than
-    /// [`LONGEST_ERASE`] sectors counts as safe at once.
+    /// Records sectors before an erase changes them: until the erase has reached the flash, a power
+    /// cut may undo it sector by sector. A sector is erased as a whole or not at all. An erase of
+    /// more than [`LONGEST_ERASE`] sectors counts as done in the flash at once, so that no power
+    /// cut undoes it.
     pub(crate) fn note_erase(&mut self, medium: &mut Medium, partition: u8, range: Range<u64>, now_ns: u64) {
         let bytes = range.end - range.start;
         if !self.follows() || bytes / SECTOR_BYTES > LONGEST_ERASE {
@@ -303,7 +305,8 @@ impl Journal {
             .retain(|entry| entry.what.partition != partition || !sectors.contains(&entry.what.sector));
     }
 
-    /// Removes the versions that are safe, and every older version of the same sectors.
+    /// Removes from the journal the versions of sectors that are in the flash at `now_ns`, so that
+    /// no power cut can lose them, and every older version of the same sectors.
     fn tidy(&mut self, now_ns: u64) {
         let Journal { entries, spare, safe, .. } = self;
         safe.clear();
@@ -343,8 +346,9 @@ impl Journal {
         self.entries.iter().map(|entry| entry.what).collect()
     }
 
-    /// Cuts the power: `keep` decides what is left of each version that is not safe. With
-    /// [`Journal::neighbours`] the cut also damages other sectors of the same flash page.
+    /// Cuts the power: `keep` decides what is left of each written version of a sector that is not
+    /// in the flash yet. With [`Journal::neighbours`] the cut also damages other sectors of the
+    /// same flash page.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let stake = self.at_stake(now_ns);
         let shorn = self.shorn;
@@ -370,7 +374,8 @@ impl Journal {
         }
     }
 
-    /// Interrupts the flush under way: sectors that are not safe at this time stay in the cache.
+    /// Interrupts the flush under way: sectors that are not in the flash at this time stay in the
+    /// cache.
     pub(crate) fn interrupt_flush(&mut self, now_ns: u64) {
         for entry in self.entries.iter_mut() {
             if entry.what.stage == Stage::Cached && entry.safe_ns > now_ns {
@@ -380,8 +385,8 @@ impl Journal {
         }
     }
 
-    /// Lets `keep` decide about every version that is not safe, and writes what is left to the
-    /// media. Afterwards the journal is empty.
+    /// Lets `keep` decide what is left of every version of a sector that is not in the flash yet,
+    /// and writes what is left to the media. Afterwards the journal is empty.
     pub(crate) fn decide(
         &mut self,
         media: &mut dyn Media,
@@ -442,8 +447,8 @@ impl Journal {
     }
 }
 
-/// Default callback of a power cut: each version that is not safe is lost, and the sector has its
-/// content before the write.
+/// Default callback of a power cut: each written version of a sector that is not in the flash yet
+/// is lost, and the sector has its content before the write.
 pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }

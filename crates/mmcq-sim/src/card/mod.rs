@@ -237,9 +237,9 @@ pub trait Card {
         None
     }
 
-    /// Sets the faults of the card. They strike at the points inside the card, such as
-    /// [`crate::faults::Point::Busy`], `PowerUp`, `Cache`, `Medium`, `Task` and `Pack`. From then
-    /// on the card also tracks its writes for [`Card::cut`].
+    /// Sets the faults of the card. They strike the kinds of events that happen inside the card,
+    /// such as [`crate::faults::Point::Busy`], `PowerUp`, `Cache`, `Medium`, `Task` and `Pack`.
+    /// From then on the card also tracks its writes for [`Card::cut`].
     fn set_faults(&mut self, faults: Faults) {
         let _ = faults;
     }
@@ -266,7 +266,7 @@ pub trait Card {
     }
 
     /// Returns two counters. The first counts the CMD0, dips of the supply, losses of power and
-    /// failed flushes at which data could be lost that were not safe in the flash
+    /// failed flushes at which data could be lost that were not in the flash yet
     /// ([`Card::at_stake`]). The second tells in how many of these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)

@@ -333,7 +333,8 @@ impl Tasks {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    /// Handles all events of the queue up to `now_ns`.
+    /// Handles all events of the queue up to `now_ns`. `load_ns`: time in ns in which the flash
+    /// loads a page.
     fn reach(&mut self, load_ns: u64, now_ns: u64) {
         if now_ns < self.next_ns {
             self.pass(now_ns);

@@ -45,11 +45,24 @@ impl Checker {
 
     /// Records that the card lost its power while a write command may have been open. A complete
     /// write that was not flushed may now be on the card, or not, or torn. The stack may report the
-    /// loss to a client.
+    /// loss to a client. If such a write is not on the card, a flush must report the loss.
     pub fn supply_lost_open(&mut self) {
-        self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
+        self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).shaken_open());
         self.note_reset();
         self.excuse = true;
+    }
+
+    /// Records that the card failed a flush and dropped a part of its cache, while a transfer may
+    /// have been open. The error of this flush or of the next one must report it.
+    pub fn cache_gave_up_open(&mut self) {
+        self.supply_lost_open();
+        self.gave_up = Some(self.completions);
+    }
+
+    /// Records that card and host lose their power while a transfer may be open: complete writes
+    /// that were not flushed are on the card, or not, or torn.
+    pub fn power_lost_open(&mut self) {
+        self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
     }
 
     /// Records that the card, whose cache was empty, was reset while the host continued.
@@ -63,6 +76,13 @@ impl Checker {
         self.losses += 1;
         self.trouble();
         self.excuse |= self.writing > 0 || self.unflushed.is_some();
+    }
+
+    /// Records that a loss was reported while another card was in the slot: the report covers all that
+    /// was lost before, on this card too.
+    pub fn told_with_another(&mut self) {
+        self.excuse = false;
+        self.note_told(self.completions);
     }
 
     /// Records that the card of this checker was inserted in place of the card of `other`. If the

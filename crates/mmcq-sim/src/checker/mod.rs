@@ -17,20 +17,21 @@
 //!   an error for it.
 //! - **P2** A read returns, sector by sector, the last write that was submitted before it and did
 //!   not fail, whatever order the queue used.
-//! - **P3** After a complete flush, all writes, zeros and erases that were complete before the
-//!   flush was submitted survive a power cut.
+//! - **P3** After a complete flush, all writes, zeros and erases that were submitted before the
+//!   flush and succeed survive a power cut.
 //! - **P4** A complete durable write survives a power cut without a flush.
 //! - **P5** Any subset of the sectors that are not flushed may survive a power cut: their order is
 //!   not kept.
 //! - **P6** After a power cut a sector holds its durable content, or a later content. It is torn or
 //!   unreadable only if a write to it was under way or had failed.
-//! - **P7** A failed request leaves its own sectors old, new or torn, and changes no others. The
+//! - **P7** A failed request leaves its own sectors old or new, and changes no others. A sector is
+//!   torn only if the card lost its power before the sector was certainly on the medium. The
 //!   sectors that its answer reports as done are done.
-//! - **P8** If the card loses data of its cache, the next flush or durable write reports it once. A
-//!   report of a loss is always true. A flush without an error confirms all writes that were
-//!   complete before it, even if a loss came between. Data that a card dropped in a failed flush
-//!   count as lost too. An error of that flush or of the next flush reports them; a durable write
-//!   between the two may succeed without a report.
+//! - **P8** If the card loses data of its cache, the next flush or durable write reports it once; no
+//!   read and no other write does. A report of a loss is always true. A flush without an error
+//!   confirms all writes that were complete before it, even if a loss came between. Data that a card
+//!   dropped in a failed flush count as lost too. An error of that flush or of the next flush reports
+//!   them; a durable write between the two may succeed without a report.
 //! - **P9** What was written for one card is never found on another.
 //! - **P10** A discarded sector reads as before or as erased; a zeroed sector reads as zeros.
 //! - **P11** Each request is answered once, in bounded time.
@@ -92,8 +93,8 @@ const PARTITION_SHIFT: u32 = 44;
 /// Number of sectors whose states are stored together.
 const PAGE: usize = 64;
 
-/// Properties of a card on which the promises depend: the contents of its sectors, and whether it
-/// has a volatile cache.
+/// Properties of a card on which the checked promises (guarantees about data) depend: the contents
+/// of its sectors, and whether it has a volatile cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Generator for the contents of the card's sectors.
@@ -323,6 +324,7 @@ impl Checker {
             return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
         };
         self.completions += 1;
+        self.may_lose(&request, answer)?;
         if answer == Answer::Done && request.number > self.trouble {
             // Requests that are under way may still fail because of the fault.
             match request.asked {
@@ -348,6 +350,22 @@ impl Checker {
             }
             Asked::Erase | Asked::Discard | Asked::Zero => self.changed(&request, answer, false),
         }
+    }
+
+    /// Checks that only a request that may report a lost cache does so. A flush and a durable write
+    /// have rules of their own ([`Checker::told`]).
+    fn may_lose(&self, request: &Request, answer: Answer) -> Result<(), Violation> {
+        let may = match request.asked {
+            Asked::Read | Asked::Write { durable: false } => false,
+            Asked::Flush | Asked::Write { durable: true } => true,
+            // A part of the request was done, and then the card was reset.
+            Asked::Erase | Asked::Discard | Asked::Zero => self.excuse || request.losses != self.losses,
+        };
+        if may || answer != Answer::CacheLost {
+            return Ok(());
+        }
+        let text = format!("request {} ({:?}) reports a lost cache", request.number, request.asked);
+        Err(Violation::new(Fault::Untrue, text))
     }
 
     fn read(&mut self, request: &Request, answer: Answer, data: &[u8]) -> Result<(), Violation> {
@@ -379,7 +397,8 @@ impl Checker {
                 Violation::of_sector(lba, seen, wrong, when)
             })?;
             if settles {
-                sector.witnessed(look, seen);
+                let told_before = self.told_before;
+                self.untold |= self.sector(lba).witnessed(look, seen, told_before);
             }
         }
         Ok(())
@@ -472,7 +491,7 @@ impl Checker {
             let mut owes = false;
             dirty.retain(|&lba| {
                 let sector = self.sector(lba);
-                sector.flushed(request.completions, across);
+                sector.flushed(request.number, request.completions, across);
                 owes |= sector.owes(told_before);
                 sector.listed = !sector.entries.is_empty();
                 sector.listed

@@ -1,6 +1,6 @@
 //! Requests to a card, their answers, and what the checker stores about a request under way.
 
-/// Kind of request.
+/// Kind of a request whose result the checker judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Reads sectors.

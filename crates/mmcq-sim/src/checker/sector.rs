@@ -107,6 +107,12 @@ pub(super) struct Entry {
     /// Whether the card lost its power while the request was under way, and the host did not
     /// receive the response that reported this loss.
     unheard: bool,
+    /// Whether a flush that was submitted later has succeeded while the request had no answer yet. If
+    /// the request succeeds, its data are on the medium.
+    covered: bool,
+    /// Whether the card lost its power since the request was submitted and before its data were
+    /// certainly on the medium: the sector may be torn.
+    cut_short: bool,
 }
 
 impl Entry {
@@ -120,13 +126,15 @@ impl Entry {
             decided: false,
             loose: false,
             unheard: false,
+            covered: false,
+            cut_short: false,
         }
     }
 
     /// Returns the entry for a content that a later read may still return, after a power cut made
     /// the sector unreadable.
     fn remains(wanted: Wanted) -> Entry {
-        Entry { fate: Fate::Failed(0), decided: true, ..Entry::new(0, wanted) }
+        Entry { fate: Fate::Failed(0), decided: true, cut_short: true, ..Entry::new(0, wanted) }
     }
 
     /// Returns whether this entry rules out all older contents: no later read can return one. A
@@ -134,6 +142,13 @@ impl Entry {
     fn covers(&self) -> bool {
         self.wanted != Wanted::Discarded
             && (self.shown || matches!(self.fate, Fate::Done(_) | Fate::Shown(_)))
+    }
+}
+
+impl Entry {
+    /// Returns whether the request may have left a torn sector, which has only pieces of its data.
+    fn tears(&self) -> bool {
+        self.cut_short && matches!(self.fate, Fate::Failed(_) | Fate::Loose(_))
     }
 }
 
@@ -221,7 +236,8 @@ impl Sector {
             (false, false) => Fate::Done(completion),
         };
         let passed = entry.passed;
-        if durable && !entry.unheard && entry.wanted != Wanted::Discarded {
+        let covered = entry.covered && matches!(entry.fate, Fate::Done(_));
+        if (durable || covered) && !entry.unheard && entry.wanted != Wanted::Discarded {
             self.settle(at);
         }
         passed
@@ -252,16 +268,18 @@ impl Sector {
     }
 
     pub fn may_be_torn(&self) -> bool {
-        self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
+        let tears = |e: &Entry| e.tears() || matches!(e.fate, Fate::Failed(_));
+        self.base == Wanted::Unreadable || self.entries.iter().any(tears)
     }
 
-    /// Records that a flush has succeeded: requests that were complete when it was submitted
-    /// (completion numbers up to `before`) are now on the medium. With `across`, the card lost its
-    /// power after that. Then the success of the flush also confirms the data that seemed to be
-    /// lost.
-    pub fn flushed(&mut self, before: u32, across: bool) {
+    /// Records that flush `number` has succeeded. Now on the medium: requests that were complete when
+    /// it was submitted (completion numbers up to `before`), and requests that were submitted before
+    /// it and succeed later. With `across`, the card lost its power after that. Then the success of
+    /// the flush also confirms the data that seemed to be lost.
+    pub fn flushed(&mut self, number: u32, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
+                Fate::Done(n) if !across => n <= before || e.number < number,
                 Fate::Done(n) | Fate::Loose(n) | Fate::Shown(n) => n <= before,
                 Fate::Shaken(n) => across && n <= before,
                 _ => false,
@@ -273,6 +291,7 @@ impl Sector {
         }
         for entry in &mut self.entries {
             entry.decided |= matches!(entry.fate, Fate::Failed(n) if n <= before);
+            entry.covered |= !across && entry.number < number && entry.fate == Fate::Flying;
         }
     }
 
@@ -282,6 +301,7 @@ impl Sector {
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
+            entry.cut_short |= matches!(entry.fate, Fate::Flying | Fate::Failed(_));
             entry.shown = false;
             entry.fate = match (entry.fate, entry.wanted) {
                 (Fate::Done(n), Wanted::Version(_)) | (Fate::Loose(n), Wanted::Version(_)) => Fate::Shaken(n),
@@ -326,12 +346,27 @@ impl Sector {
     /// returned them.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
-            entry.shown = false;
+            (entry.shown, entry.cut_short) = (false, true);
             if let Fate::Done(n) | Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) =
                 entry.fate
             {
                 entry.fate = Fate::Failed(n);
             }
+        }
+    }
+
+    /// Records that the card lost its power while the host continued, and that complete writes may
+    /// have been in a transfer that was open: such a write is on the card, or not, or torn. A later
+    /// flush without an error confirms that it is on the card.
+    pub fn shaken_open(&mut self) {
+        for entry in &mut self.entries {
+            entry.loose |= entry.fate == Fate::Flying;
+            (entry.shown, entry.cut_short) = (false, true);
+            entry.fate = match entry.fate {
+                Fate::Done(n) | Fate::Loose(n) => Fate::Loose(n),
+                Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) => Fate::Failed(n),
+                fate => fate,
+            };
         }
     }
 
@@ -351,9 +386,11 @@ impl Sector {
     /// among them, and now count as reported.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
-            if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {
-                entry.fate = Fate::Told(n);
-            }
+            entry.fate = match entry.fate {
+                Fate::Loose(n) if entry.cut_short => Fate::Failed(n),
+                Fate::Loose(n) | Fate::Shaken(n) => Fate::Told(n),
+                fate => fate,
+            };
         }
     }
 
@@ -363,13 +400,17 @@ impl Sector {
     /// If the read has returned the data of such a request, these data are on the card until the
     /// next loss. Such requests that were submitted later are removed, because the read shows that
     /// their data are not on the card. A discard is not removed.
-    pub fn witnessed(&mut self, look: Look, seen: Seen) {
+    ///
+    /// Returns true if a removed request is a write that was complete before the loss, and no report
+    /// of a loss covers it (`told_before`: reports cover completions up to this number). A client
+    /// must then be told.
+    pub fn witnessed(&mut self, look: Look, seen: Seen, told_before: u32) -> bool {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
             _ => None,
         };
         if self.entries.iter().all(|entry| doubted(entry).is_none()) {
-            return;
+            return false;
         }
         let at = self.entries.iter().rposition(|e| e.number < look.number && e.wanted.gives(seen));
         if let Some(entry) = at.and_then(|at| self.entries.get_mut(at))
@@ -377,13 +418,16 @@ impl Sector {
         {
             entry.fate = Fate::Done(n);
         }
-        let mut place = 0;
+        let (mut place, mut owes) = (0, false);
         self.entries.retain(|entry| {
             let over = at.is_none_or(|at| place > at);
             place += 1;
             let gone = over && entry.number < look.number && doubted(entry).is_some();
+            let complete = matches!(entry.fate, Fate::Loose(n) if n > told_before) && !entry.loose;
+            owes |= gone && complete && matches!(entry.wanted, Wanted::Version(_));
             !gone || entry.wanted == Wanted::Discarded
         });
+        owes
     }
 
     /// Checks whether this read may return the content `seen`. If so, this is the content of the
@@ -393,7 +437,7 @@ impl Sector {
         let mut found = None;
         let mut covered = None;
         for (at, entry) in self.entries.iter().enumerate().rev().filter(|(_, e)| e.number < look.number) {
-            torn |= matches!(entry.fate, Fate::Failed(_));
+            torn |= entry.tears();
             if entry.wanted.gives(seen) {
                 found = Some(at);
                 break;
@@ -418,7 +462,7 @@ impl Sector {
         {
             let before = self.entries[covered.unwrap_or(0)..].iter().filter(|e| e.number < look.number);
             let base = Some(self.base).filter(|_| covered.is_none());
-            let failed = |e: &Entry| e.number < look.number && matches!(e.fate, Fate::Failed(_));
+            let failed = |e: &Entry| e.number < look.number && e.tears();
             if made_of(&pieces, before.map(|e| e.wanted).chain(base))
                 && let Some(at) = self.entries.iter().rposition(failed)
             {
@@ -431,9 +475,9 @@ impl Sector {
     }
 
     /// Handles a read (with the number `number`) that has returned older content than that of the
-    /// entries from index `from` on. Removes the failed requests among these, which have not
-    /// changed the card. Marks those under way, which must fail. A discarded sector may still be
-    /// erased later.
+    /// entries from index `from` on. Removes the failed requests among these entries: they have not
+    /// changed the card. Marks the entries whose requests are under way: these requests must fail.
+    /// Skips the entries of discards, because the card may still erase a discarded sector later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {
@@ -482,7 +526,7 @@ impl Sector {
     /// Checks whether the sector may have the content `seen` after a power cut. If so, this is the
     /// content of the sector from now on.
     pub fn survived(&mut self, seen: Seen) -> Result<(), Wrong> {
-        let open = |e: &Entry| matches!(e.fate, Fate::Flying | Fate::Failed(_));
+        let open = |e: &Entry| e.tears() || matches!(e.fate, Fate::Flying | Fate::Failed(_));
         let torn = self.entries.iter().any(open);
         if seen == Seen::Unreadable && (torn || self.base == Wanted::Unreadable) {
             let before = std::mem::replace(&mut self.base, Wanted::Unreadable);

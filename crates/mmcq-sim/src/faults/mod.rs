@@ -1,11 +1,11 @@
 //! Faults of the models: what goes wrong, and when.
 //!
-//! Models have *points*: places where a fault may strike. Each time the simulation passes a point
-//! it calls [`Faults::strike`]. This counts the event and returns the fault that strikes there, in
-//! most cases none. A [`Plan`] decides what strikes: a fault at the nth event of a point
-//! ([`Shot`]), or a random one ([`Plan::chance`], with a seed). All faults that struck are recorded
-//! as a list of shots, so that a random execution can be repeated and made shorter. [`catalogue`]
-//! lists the known failures, and how each is caused.
+//! A *point* ([`Point`]) is a kind of event in the models that a fault may strike. At each such
+//! event the model calls [`Faults::strike`]. This counts the event and returns the fault that
+//! strikes it, in most cases none. A [`Plan`] decides what strikes: a fault at the nth event of a
+//! point ([`Shot`]), or a random one ([`Plan::chance`], with a seed). All faults that struck are
+//! recorded as a list of shots, so that a random execution can be repeated and made shorter.
+//! [`catalogue`] lists the known failures, and how each is caused.
 
 pub mod catalogue;
 
@@ -14,8 +14,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A place where a fault may strike, which is a kind of event. Each point counts its own events,
-/// from 1.
+/// A kind of event in the models that a fault may strike, such as "the controller sends a command".
+/// The events of each kind are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
     /// The controller sends a command; automatic commands do not count.
@@ -79,11 +79,11 @@ pub enum Point {
 }
 
 impl Point {
-    /// Number of points at which faults may strike.
+    /// Number of kinds of events that faults may strike.
     pub const COUNT: usize = 29;
 
-    /// Returns whether the point occurs only with a controller that executes tasks (a command queue
-    /// engine) or lists (ADMA3).
+    /// Returns whether events of this kind occur only with a controller that executes tasks (a
+    /// command queue engine) or lists (ADMA3).
     #[must_use]
     pub fn is_of_queue_engine(self) -> bool {
         matches!(
@@ -98,22 +98,22 @@ impl Point {
         )
     }
 
-    /// Returns whether the point occurs only on an SPI bus.
+    /// Returns whether events of this kind occur only on an SPI bus.
     #[must_use]
     pub fn is_of_spi(self) -> bool {
         self == Point::Exchange
     }
 
-    /// Returns whether faults at this point need a command queue, packed commands or lists of
-    /// transfers (ADMA3).
+    /// Returns whether events of this kind occur only with a command queue, packed commands or
+    /// lists of transfers (ADMA3).
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell
     }
 }
 
-/// A fault. It has a meaning only at certain points, and no effect at others. The ids in
-/// parentheses are those of entries in the [`catalogue`].
+/// A fault. It has an effect only at certain kinds of events ([`Point`]), and none at others. The
+/// ids in parentheses are those of entries in the [`catalogue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Strike {
@@ -205,18 +205,18 @@ pub(crate) fn flip(block: &mut [u8], bit: u32) {
     }
 }
 
-/// A fault that strikes once, at the nth event of a point.
+/// A fault that strikes once: at the nth event of one kind ([`Point`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shot {
-    /// Point at which the fault strikes.
+    /// Kind of event that the fault strikes.
     pub point: Point,
-    /// Number of the event, from 1 (the first after the plan was made).
+    /// Number of the event among those of its kind, from 1 (the first after the plan was made).
     pub nth: u64,
-    /// Fault that strikes at this point.
+    /// Fault that strikes this event.
     pub strike: Strike,
 }
 
-/// A fault that strikes events of a point at random.
+/// A fault that strikes events of one kind at random.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     point: Point,
@@ -262,15 +262,15 @@ impl Plan {
         }
     }
 
-    /// Returns the points at which the plan can strike.
+    /// Returns the kinds of events that the plan can strike.
     pub fn points(&self) -> impl Iterator<Item = Point> {
         let shots = self.shots.iter().map(|shot| shot.point);
         let always = self.always.iter().map(|(point, ..)| *point);
         shots.chain(always).chain(self.chances.iter().map(|chance| chance.point))
     }
 
-    /// Adds a fault that strikes at the nth event of a point. If two faults have the same event,
-    /// the first is used.
+    /// Adds a fault that strikes the nth event of the kind `point`. If two faults have the same
+    /// event, the first is used.
     #[must_use]
     pub fn shot(mut self, point: Point, nth: u64, strike: Strike) -> Self {
         self.shots.push(Shot { point, nth, strike });
@@ -285,21 +285,21 @@ impl Plan {
         self
     }
 
-    /// Adds faults for the next events of a point: the first of `strikes` for the next event, the
-    /// second for the one after it, and so on.
+    /// Adds faults for the next events of the kind `point`: the first of `strikes` for the next
+    /// event, the second for the one after it, and so on.
     #[must_use]
     pub fn next(self, point: Point, strikes: &[Strike]) -> Self {
         (1..).zip(strikes).fold(self, |plan, (nth, &strike)| plan.shot(point, nth, strike))
     }
 
-    /// Adds a fault that strikes at each event of a point, from the nth on.
+    /// Adds a fault that strikes each event of the kind `point`, from the nth on.
     #[must_use]
     pub fn from(mut self, point: Point, nth: u64, strike: Strike) -> Self {
         self.always.push((point, nth, strike));
         self
     }
 
-    /// Adds a fault that strikes at each event of a point with this probability, 0 to 1.
+    /// Adds a fault that strikes each event of the kind `point` with this probability, 0 to 1.
     #[must_use]
     pub fn chance(mut self, point: Point, strike: Strike, probability: f64) -> Self {
         let share = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
@@ -348,15 +348,15 @@ impl Faults {
         Faults(Some(Rc::new(RefCell::new(plan))))
     }
 
-    /// Counts an event at this point. Returns the fault that strikes there; `None` if no fault
-    /// strikes.
+    /// Counts an event of the kind `point`. Returns the fault that strikes this event; `None` if no
+    /// fault strikes.
     #[inline]
     #[must_use]
     pub fn strike(&self, point: Point) -> Option<Strike> {
         self.0.as_ref().and_then(|plan| plan.borrow_mut().strike(point))
     }
 
-    /// Returns the number of events at this point so far.
+    /// Returns the number of events of the kind `point` so far.
     #[must_use]
     pub fn events(&self, point: Point) -> u64 {
         self.0.as_ref().map_or(0, |plan| plan.borrow().counts[point as usize])
@@ -396,7 +396,7 @@ impl Faults {
         }
     }
 
-    /// Makes a fault strike the next event of a point, in addition to the plan.
+    /// Makes a fault strike the next event of the kind `point`, in addition to the plan.
     pub fn aim(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             let mut plan = plan.borrow_mut();
@@ -405,7 +405,7 @@ impl Faults {
         }
     }
 
-    /// Makes a fault strike at each event of a point from now on, in addition to the plan.
+    /// Makes a fault strike each event of the kind `point` from now on, in addition to the plan.
     pub fn begin(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             let mut plan = plan.borrow_mut();
@@ -414,7 +414,7 @@ impl Faults {
         }
     }
 
-    /// Ends each fault of this kind that strikes at each event of the point.
+    /// Ends the faults `strike` that strike each event of the kind `point`.
     pub fn end(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             plan.borrow_mut().always.retain(|&(at, _, what)| (at, what) != (point, strike));

@@ -29,7 +29,8 @@ enum Switch {
     Rising(u8),
 }
 
-/// The clock in use, and the settings of the board.
+/// State of the clock to the card, and what the board's circuits give: the card's supply, the
+/// signal voltage, and the sampling phase.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub supply: bool,

@@ -16,7 +16,7 @@ pub mod window {
     pub const SCRATCH: u16 = 0x1c;
 
     /// Starts the operation: bit of the control registers of command list (HCBCTLR) and data
-    /// (HDBCTLR), and of the immediate access (HAIMR).
+    /// (HDBCTLR), and of the access to one internal register without a list (HAIMR).
     pub const START: u32 = 1 << 31;
     /// Control register of the command list (HCBCTLR): writes the bytes of READ and CHECK entries
     /// back to memory.
@@ -24,7 +24,8 @@ pub mod window {
     /// Stops the operation: bit of the control registers of command list (HCBCTLR) and data
     /// (HDBCTLR).
     pub const STOP: u32 = 1 << 28;
-    /// Register of the immediate access (HAIMR): the access is a write.
+    /// HAIMR, by which the host accesses one internal register without a list: the access is a
+    /// write.
     pub const WRITE: u32 = 1 << 30;
     /// Control register of the data (HDBCTLR): the DMA goes from the card to memory.
     pub const TO_MEMORY: u32 = 1 << 29;

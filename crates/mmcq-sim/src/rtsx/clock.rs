@@ -7,7 +7,8 @@ use crate::card::BusState;
 /// Clock in Hz above which SD30 mode needs a chip that supports SDR104.
 const SDR50_HZ: u32 = 100_000_000;
 
-/// Clock state that no register shows.
+/// State of the chip's clocks and pads that no register shows: the PLL, the phases, and the
+/// voltages.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// Value N at which the PLL runs or to which it locks; `None`: the PLL is off.

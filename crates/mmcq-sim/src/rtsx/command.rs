@@ -1,4 +1,4 @@
-//! The CMD line part of a transfer.
+//! What happens on the CMD line in a transfer: the command, its response, and their faults.
 
 use super::bits::sd;
 use super::transfer::{Data, Open, Step};

@@ -20,7 +20,8 @@ pub struct RtsxConfig {
     pub entry_ns: u64,
     /// Time in ns for fetching a list (one half) and for reporting its end (the other half).
     pub round_ns: u64,
-    /// Time in ns that an immediate register access takes.
+    /// Time in ns that one access to a register of the chip takes if the host makes it through the
+    /// window HAIMR, outside of a command list.
     pub access_ns: u64,
     /// Longest time in ns that a CHECK entry waits.
     pub check_timeout_ns: u64,

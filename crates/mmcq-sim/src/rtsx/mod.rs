@@ -27,7 +27,7 @@
 //! - HCBCTLR: bits 31 start, 30 write back, 28 stop, 23:0 number of bytes;
 //! - HDBAR: address of the SG (scatter-gather) table;
 //! - HDBCTLR: bits 31 trigger, 29 card to memory, 28 stop, 27:26 must be 2;
-//! - HAIMR: immediate access to an internal register;
+//! - HAIMR: access to one internal register without a command list;
 //! - BIPR and BIER: pending and enabled interrupts;
 //! - a scratch register.
 //!

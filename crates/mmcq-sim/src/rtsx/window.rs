@@ -124,7 +124,8 @@ impl Rtsx {
         }
     }
 
-    /// Executes the immediate register access when its time is over.
+    /// Executes the register access that the host began by HAIMR (outside of a command list).
+    /// Called when the time of this access is over.
     pub(super) fn access_event(&mut self, now: u64) {
         let access = self.window.access;
         let register = (access >> 16) as u16 & 0x3fff;

@@ -122,7 +122,8 @@ pub struct Sdhci {
     card_interrupt: bool,
     /// Whether a card with functions (I/O card) is in the slot, or was.
     functions: bool,
-    /// Whether the card last requested an interrupt on DAT1 while no data were on the lines.
+    /// Whether the card requests an interrupt on DAT1. While data use the line, the value from
+    /// before these data.
     card_line: bool,
     hurt: hurt::Hurt,
     first_violation: Option<(u64, &'static str)>,
@@ -237,7 +238,7 @@ impl Sdhci {
     }
 
     /// Returns the first violation of the protocol by the driver: its time in ns and a description.
-    /// `None`: there was none.
+    /// `None`: the driver has not violated the protocol.
     pub fn first_violation(&self) -> Option<(u64, &'static str)> {
         self.first_violation
     }

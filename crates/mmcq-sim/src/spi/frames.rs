@@ -59,7 +59,8 @@ struct Taking {
     inside: bool,
 }
 
-/// State of the bytes that the card sends and receives.
+/// State of the card's byte stream on the SPI bus: the command frame that the master is sending,
+/// the response, the busy bytes, and the data blocks of the read or write in progress.
 #[derive(Debug, Default)]
 pub(super) struct Front {
     frame: [u8; 6],

@@ -19,7 +19,8 @@ pub struct SpiLine {
 }
 
 impl SpiLine {
-    /// Makes this bus available for code whose time is `time`.
+    /// Makes a handle of the bus `slot` for code whose clock is `time`. Each exchange on the bus
+    /// advances this clock.
     pub fn new(slot: SpiSlot, time: Time) -> Self {
         SpiLine { slot: Rc::new(RefCell::new(slot)), time }
     }

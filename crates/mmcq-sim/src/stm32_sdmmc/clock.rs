@@ -39,7 +39,8 @@ enum Switch {
     Checking,
 }
 
-/// The clock, and the settings of the board.
+/// State of the clock to the card (SDMMC_CK), and what the board's circuits give: the card's
+/// supply, the signal voltage, and the phase of the receive clock.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub supply: bool,
@@ -269,7 +270,9 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Returns whether DAT0 is low because of a voltage switch or a stuck line.
+    /// Returns whether the card holds DAT0 low for another reason than busy: a voltage switch, or a
+    /// line that is stuck low. DAT0 is the only data line whose level the controller's registers
+    /// show.
     pub(super) fn lines_low(&self, now: u64) -> bool {
         let at = self.slot.card_ns(now);
         self.slot.card().is_some_and(|card| card.lines_low(at) & 1 != 0)

@@ -27,7 +27,8 @@ pub struct Quirk {
     revision: u8,
     /// Manufacturer: MID of the CID, or the code in CISTPL_MANFID.
     manufacturer: u16,
-    /// Bits 119:104 of the CID, or the product code of an I/O card; 0 matches any.
+    /// Bits 119:104 of the CID (on SD the OEM ID, on eMMC the byte with the package CBX and then
+    /// the OEM ID), or the product code of an I/O card; 0 matches any.
     oem: u16,
     /// Product name, filled up with zeros (on SD: or spaces); all zeros match any name.
     name: [u8; 6],
@@ -55,8 +56,9 @@ impl Quirk {
         Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
     }
 
-    /// Makes an entry for eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0
-    /// matches any) and product name (empty matches any).
+    /// Makes an entry for eMMC devices of this manufacturer, OEM and product name (empty matches
+    /// any). `oem` is compared with bits 119:104 of the CID: the byte with the package (CBX), and
+    /// then the OEM ID; 0 matches any.
     pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
     }

@@ -150,7 +150,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch
     }
 
-    /// Returns the size of the memory for registers, in bytes.
+    /// Returns the size in bytes of the buffer into which the card's registers are read.
     pub fn scratch_bytes(&self) -> u32 {
         self.scratch.len_bytes()
     }
@@ -192,7 +192,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Returns whether another try may succeed after the last failed step. False: there is no card,
-    /// the card is locked, the step is not supported, or the memory for registers is too small.
+    /// the card is locked, the step is not supported, or the buffer for the card's registers is too
+    /// small.
     pub fn is_passing(&self) -> bool {
         !matches!(
             self.error,
@@ -445,7 +446,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Copies the register that was read last to `to`.
+    /// Copies the content of the register that this session has read last into `to`.
     #[inline(never)]
     pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
         let Some(from) = self.scratch.get(..to.len()) else {
@@ -457,7 +458,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// Returns the register that was read last, in the scratch memory.
+    /// Returns the content of the register that this session has read last; it is in the scratch
+    /// memory.
     pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         self.scratch.first_chunk().ok_or(Failed)

@@ -42,8 +42,8 @@ pub(super) struct Area {
     doubt: bool,
     /// The access bits that the switch of the partition under way writes.
     going: u8,
-    /// Longest time of the switch in nanoseconds, from the last partition access; no card declares
-    /// more than 2.55 s.
+    /// Longest time in ns of a switch between partitions, as the last partition access gave it. No
+    /// card declares more than 2.55 s.
     switch_ns: u32,
     /// Whether the engine is switching back to the user area without a request.
     returning: bool,

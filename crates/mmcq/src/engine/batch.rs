@@ -8,8 +8,8 @@ use super::slot::{NONE, Slots, bits};
 use crate::host::{Direction, Segment};
 use crate::sched::slot_set::SlotSet;
 
-/// A page of flash, 4 KiB, in blocks. A transfer that begins or ends inside of a page costs the
-/// card one page more.
+/// A page of flash, 4 KiB, in blocks. If a transfer begins or ends inside of a page, the card reads
+/// or programs one page more.
 const PAGE_BLOCKS: u32 = 8;
 
 /// The requests of one transfer, in the order of their blocks.
@@ -166,9 +166,11 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops requests at the end, so that the transfer ends at a multiple of a unit. The unit is a
-    /// page of the card, or a smaller power of two: the largest that divides the number of blocks.
-    /// Returns true if requests were dropped.
+    /// Removes requests from the end of the batch, so that the transfer ends at a multiple of a
+    /// unit. The unit is the largest power of two that divides the batch's present number of
+    /// blocks, but at most a page of flash ([`PAGE_BLOCKS`]). Returns false, and removes nothing,
+    /// if the batch ends at such a multiple already, or if no request after the first begins at the
+    /// last such multiple.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);

@@ -317,7 +317,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Decides whether a request comes in by the fast path, to start at once or (`queues`) to wait.
+    /// Returns whether a new request may take the fast path. `queues`: the request only waits in
+    /// the queue; otherwise it starts at once.
     #[inline(always)]
     pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.blockers.word {

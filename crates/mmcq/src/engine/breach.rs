@@ -78,7 +78,7 @@ pub enum Breach {
 }
 
 impl Breach {
-    /// Returns the breach as a sentence.
+    /// Returns a sentence that describes this violation of a standard.
     pub const fn text(self) -> &'static str {
         match self {
             Breach::SdVoltage => "the SD card does not run from 2.7 to 3.6 V",

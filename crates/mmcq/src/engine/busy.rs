@@ -3,8 +3,8 @@
 //! The engine learns how long writes keep the card busy, by size, and polls for the first time
 //! after that. After an answer "busy" the engine polls again. The first interval is a small share
 //! of the time waited so far; each further one is twice as long, up to a larger share. So polls are
-//! close together while the card is a little late, and far apart when it does other work (garbage
-//! collection, say).
+//! close together while the card is a little late, and far apart when it does other work (for
+//! example, garbage collection).
 //!
 //! A first poll that finds the card ready shows only that the poll was not too early. So the
 //! learned time decreases by itself, faster with each such poll in a row. The learned time
@@ -30,7 +30,7 @@ use crate::sched::{Lanes, Profile};
 pub(super) struct Busy {
     /// When the present busy began, which is when the data ended, in ns.
     since_ns: u64,
-    /// Longest busy of the control request in progress.
+    /// Longest time in ns for which the card may be busy with the control request in progress.
     longest_ns: u64,
     /// Number of polls of the card in the present wait so far.
     questions: u32,
@@ -65,7 +65,7 @@ impl Busy {
         self.questions = 0;
     }
 
-    /// Counts one more poll.
+    /// Counts one more poll of the busy card.
     #[inline(always)]
     pub fn asked(&mut self) {
         self.questions += 1;
@@ -182,19 +182,20 @@ impl BusyTimes {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a control request, or the engine's own switch back to the user area, has the
-    /// card.
+    /// Returns whether a control request, or the engine's own switch back to the user area, is
+    /// using the card.
     pub fn is_control_busy<P: Profile>(&self, area: &Area) -> bool {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
 
-    /// Returns the number of blocks before the busy that is watched: busy times are learned by this
-    /// size. A flush or another control request counts as the largest size.
+    /// Returns the number of blocks of the transfer after which the card is busy now. The engine
+    /// learns busy times by this number. The busy of a flush or another control request counts as
+    /// that of the largest number.
     pub fn busy_blocks<const N: usize, P: Profile>(&self, area: &Area, batch: &Batch<N>) -> u32 {
         if self.is_control_busy::<P>(area) { u32::MAX } else { batch.blocks() }
     }
 
-    /// Returns how long the busy that is watched may last.
+    /// Returns the longest time in ns that the card's present busy may last.
     pub fn busy_limit_ns<P: Profile>(&self, card: &Card, area: &Area) -> u64 {
         match *card.target() {
             Some(target) if !self.is_control_busy::<P>(area) => target.write_timeout_ns,

@@ -194,9 +194,10 @@ pub enum StaysOpen {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Requests that may be in the engine at a time (at most N).
+    /// Largest number of requests that may be in the engine at a time; N, the number of its slots,
+    /// at most.
     pub admitted: u8,
-    /// Requests that are mapped for DMA ahead of their turn.
+    /// Largest number of requests whose memory is mapped for DMA before their turn comes.
     pub prepared: u8,
     /// Most blocks of a merged transfer; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
@@ -308,55 +309,57 @@ pub type Count = u32;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Requests accepted.
+    /// Number of requests that the engine accepted.
     pub requests: Count,
-    /// Data transfers started for reads and writes.
+    /// Number of data transfers that were started for reads and writes.
     pub transfers: Count,
-    /// Requests that were sent in another request's transfer.
+    /// Number of requests that were merged: sent in the transfer of another request.
     pub merged: Count,
-    /// Phases started.
+    /// Number of phases (commands, with their data if they have any) that were started.
     pub phases: Count,
-    /// Calls of `on_irq` that found an event.
+    /// Number of calls of `on_irq` that found an event.
     pub interrupts: Count,
-    /// Calls of `on_irq` that found no event.
+    /// Number of calls of `on_irq` that found no event.
     pub spurious: Count,
-    /// Phases that were found complete only when their deadline had passed.
+    /// Number of phases that were found complete only when their deadline had passed.
     pub lost_interrupts: Count,
-    /// Phases that failed.
+    /// Number of phases that failed.
     pub faults: Count,
-    /// Polls of a busy card (CMD13 or DAT0).
+    /// Number of polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
-    /// Writes after which the engine sent an extra CMD13, only to read their status.
+    /// Number of writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
-    /// Starts that the driver refused because the lines were still in use; each was tried again
-    /// later.
+    /// Number of starts that the driver refused because the lines were still in use; each was tried
+    /// again later.
     pub start_retries: Count,
-    /// Late errors that came when no write was waiting for its status. No write had been sent, or
-    /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).
+    /// Number of late errors (errors of earlier writes) that came when no write was waiting for its
+    /// status. Either no write had been sent, or the writes were already complete
+    /// ([`Acknowledge::Transferred`], open transfers).
     pub unowned: Count,
-    /// Buffers that were lost because they were not taken back before their slot was needed.
+    /// Number of buffers that were lost because the caller had not taken them back when another
+    /// request needed their slot.
     pub leaked: Count,
-    /// Transfers that continued an open one, without a command.
+    /// Number of transfers that continued an open one, without a command.
     pub continued: Count,
-    /// Open transfers that were closed, by the reason ([`Close`]).
+    /// Number of open transfers that were closed, for each reason ([`Close`]).
     pub closed: [Count; Close::COUNT],
     /// How often an open transfer could not be continued for a new request, so that the request was
     /// sent again with a command of its own.
     pub not_continued: Count,
-    /// Commands sent during the data of a phase.
+    /// Number of commands that were sent during the data of a phase.
     pub concurrent: Count,
-    /// Steps of recovery that were taken, by [`RecoveryStep`].
+    /// Number of steps that recovery took, for each [`RecoveryStep`].
     pub recovery_steps: [Count; RecoveryStep::COUNT],
     /// How many times completed writes were lost with the card's cache.
     pub cache_lost: Count,
-    /// Pieces of erases that were begun.
+    /// Number of pieces of erases that were begun.
     pub erase_pieces: Count,
-    /// Durable writes that needed a flush of their own.
+    /// Number of durable writes that needed a flush of their own.
     pub durable_flushes: Count,
-    /// Tunings that were made because the last one was too long ago, and not because of damaged
-    /// data.
+    /// Number of tunings that were made because the last one was too long ago, and not because of
+    /// damaged data.
     pub tunings: Count,
-    /// Background operations that a card requested and that were run to their end.
+    /// Number of background operations that a card requested and that were run to their end.
     pub background_works: Count,
     /// How many times an unused card was put into a [`Rest`](crate::card::Rest).
     pub rests: Count,

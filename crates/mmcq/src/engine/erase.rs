@@ -79,9 +79,9 @@ pub struct Erasing {
     pub kinds: u8,
     /// Whether erases use the eMMC's commands; if false, those of SD.
     pub emmc: bool,
-    /// Blocks of a unit: an eMMC's erase group, an SD card's allocation unit.
+    /// Number of blocks in a unit: an eMMC's erase group, or an SD card's allocation unit.
     pub unit_blocks: u32,
-    /// Blocks of a group, for [`Erase::Erase`], which erases whole groups.
+    /// Number of blocks in a group; [`Erase::Erase`] erases whole groups.
     pub group_blocks: u32,
     /// Whether erased blocks read as zeros. If false, they read as ones, or the card does not
     /// declare how they read.
@@ -118,7 +118,7 @@ setters!(Erasing {
 impl Erasing {
     /// The bit for [`Erase::SecureErase`] in the set of kinds of erase that a card has.
     pub const SECURE_ERASE: u8 = 8;
-    /// The bit of [`Erase::SecureTrim`].
+    /// The bit for [`Erase::SecureTrim`] in the set of kinds of erase that a card has.
     pub const SECURE_TRIM: u8 = 16;
 
     /// The value for a card that cannot erase.

@@ -207,7 +207,7 @@ impl Memory {
         self.step
     }
 
-    /// Sets the step of the request in progress.
+    /// Sets which step of a request of several steps is in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
@@ -253,8 +253,8 @@ impl Memory {
         self.pieces = fate;
     }
 
-    /// Returns whether this is a partition access that has not transferred data yet: at most the
-    /// switch to its partition, and the count of its first blocks, have been sent.
+    /// Returns whether the request in progress, of kind `kind`, is a partition access without data
+    /// yet: at most the switch to its partition, and the count of its first blocks, were sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data

@@ -25,7 +25,8 @@ impl FastLimits {
         FastLimits { sectors, blocks, writes_end }
     }
 
-    /// Returns which kind of end of a transfer in this direction the fast path can handle.
+    /// Returns whether the fast path can handle the end of a transfer in this direction, as the
+    /// kind of transfer (read or write); [`FastKind::Nothing`] if it cannot.
     #[inline(always)]
     pub fn fast_kind(&self, direction: Direction) -> FastKind {
         match direction {

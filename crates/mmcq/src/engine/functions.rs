@@ -52,7 +52,7 @@ impl Functions {
         self.asks
     }
 
-    /// Returns whether a function of the card has requested attention, and clears this note.
+    /// Returns whether a function of the card has requested attention, and clears this flag.
     #[inline(always)]
     pub fn take_note(&mut self) -> bool {
         core::mem::take(&mut self.asks)

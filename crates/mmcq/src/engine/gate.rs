@@ -57,8 +57,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.close_fast();
     }
 
-    /// Returns a free slot; if there is none, the slot of a buffer that no caller has taken back.
-    /// Urgent requests are not limited by the queue's limit.
+    /// Returns a free slot. If there is none, it frees and returns the slot of an ended request
+    /// whose buffer no caller has taken back; that buffer is then lost. Urgent requests are not
+    /// limited by the queue's limit.
     pub fn allocate<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

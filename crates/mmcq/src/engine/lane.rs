@@ -30,7 +30,8 @@ pub(super) struct Lane<E, T> {
     stage: Stage,
     /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
     control: u8,
-    /// Whether the driver has got the bus operation in progress.
+    /// Whether the engine has already passed the bus operation in progress (such as a change of the
+    /// clock) to the host driver. False while the card still needs clocks before the operation.
     bus_given: bool,
     /// Whether something has happened that the loop (`turn.rs`) has not handled yet: the bus may be
     /// free, or the transfer has failed.
@@ -177,7 +178,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Returns whether the loop (`turn.rs`) has something to handle, and clears this note.
+    /// Returns whether something has happened that the loop (`turn.rs`) has not handled yet, and
+    /// clears this flag.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
@@ -214,8 +216,8 @@ impl<E, T: Lanes> Lane<E, T> {
         core::mem::replace(&mut self.control, NONE)
     }
 
-    /// Notes that a bus operation begins. `at_once`: the driver gets the operation now; otherwise
-    /// it gets the operation after the clocks that the card still needs.
+    /// Notes that a bus operation begins. `at_once`: the engine passes the operation to the host
+    /// driver now; otherwise it does so after the clocks that the card still needs.
     #[inline(always)]
     pub fn give_bus(&mut self, at_once: bool) {
         self.bus_given = at_once;

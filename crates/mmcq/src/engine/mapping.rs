@@ -35,7 +35,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Maps a queued request, if a mapping for requests ahead of their turn is free.
+    /// Maps the memory of a queued request for DMA, if fewer than `most` requests are mapped.
     pub fn prepare<H: Host>(&mut self, host: &mut H, most: u8, index: u8) -> Result<(), Error> {
         if self.mapped() >= most {
             self.leave_unmapped(true);
@@ -46,7 +46,7 @@ impl<const N: usize> Slots<N> {
         result
     }
 
-    /// Maps waiting requests, oldest first, while mappings are free.
+    /// Maps the memory of waiting requests for DMA, oldest first, until `most` requests are mapped.
     pub fn prepare_more<H: Host>(&mut self, host: &mut H, most: u8) {
         for _ in 0..N {
             if self.mapped() >= most {

@@ -197,7 +197,8 @@ impl<const N: usize> Slots<N> {
         self.have_ended() || self.have_unmapped()
     }
 
-    /// Completes requests that have ended, and then maps the next ones ahead.
+    /// Completes requests that have ended, and then maps the memory of the next waiting requests
+    /// for DMA.
     pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
         self.complete_ended::<H, P>(host, ledger, prepared);
     }
@@ -211,8 +212,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Makes an idle engine without a card, which uses the scheduler `policy`. An inlined call
-    /// would copy the engine field by field from place to place.
+    /// Makes an idle engine without a card, which uses the scheduler `policy`. Never inlined,
+    /// because an inlined call would copy the engine field by field.
     #[inline(never)]
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {

@@ -130,8 +130,8 @@ impl<H: Host> Bus<H> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Collects the reads or writes that go in the next transfer, and starts its first phase. With
-    /// `collected` they are collected already.
+    /// Puts the request in slot `first` and the requests that join it into the batch (unless
+    /// `collected` says that they are there already), and starts the first phase of their transfer.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;

@@ -13,7 +13,7 @@ pub(super) struct Open {
     pub next: u64,
     /// When the first write of this transfer was completed; `None`: no write was.
     pub told_ns: Option<u64>,
-    /// Blocks left of the count that CMD23 set; 0: no CMD23 was sent.
+    /// Number of blocks that are left of the count in CMD23; 0: no CMD23 was sent.
     pub counted: u32,
 }
 
@@ -35,7 +35,7 @@ impl Open {
 /// How a transfer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The transfer ends with the collected blocks.
+    /// The transfer ends with the last block of its requests.
     Here,
     /// The engine ends the transfer by CMD12. This end is chosen when the data command is sent,
     /// because the card's parameters may have changed when the data are over.
@@ -45,7 +45,8 @@ pub(super) enum End {
     After(u32),
     /// The end is not known: the transfer stays open as long as contiguous requests follow.
     Unknown,
-    /// The transfer ends with the collected blocks, and CMD23 has made it a reliable write.
+    /// The transfer ends with the last block of its requests, and CMD23 has made it a reliable
+    /// write.
     Reliable,
 }
 
@@ -140,8 +141,8 @@ impl Runs {
     }
 
     /// Returns how long a transfer is kept open while no request waits, in ns and at most
-    /// `limit_ns`; 0: not at all. The engine does not wait for a run whose usual pause is more than
-    /// twice that time.
+    /// `limit_ns`; 0: not at all. The time is 0 for a run whose usual pause is longer than twice
+    /// `limit_ns`.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -165,7 +166,7 @@ pub(super) struct Streams {
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,
-    /// Whether the busy that is watched belongs to the end of an open transfer whose requests are
+    /// Whether the card's present busy follows the CMD12 of an open transfer whose requests are all
     /// complete.
     closing: bool,
     runs: [Runs; 2],

@@ -19,7 +19,7 @@ pub(super) use rules::Rules;
 /// `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The slot has no owner.
+    /// The slot holds no request.
     Free,
     /// The request waits for its turn.
     Queued,
@@ -54,7 +54,8 @@ pub(super) struct Slot {
     /// Whether the request was with the controller, which perhaps has changed some of its blocks.
     tried: bool,
     generation: u32,
-    /// Blocks already transferred (a request larger than a transfer goes in pieces).
+    /// Number of blocks of the request that are already transferred. (A request that is larger than
+    /// a transfer goes in pieces.)
     moved_blocks: u32,
     origin: Origin,
     rules: Rules,
@@ -94,8 +95,8 @@ impl Slot {
         next: NONE,
     };
 
-    /// Returns direction, first block and number of blocks of what a read or write has still to
-    /// transfer.
+    /// Returns the part of a read or write that is not transferred yet: direction, first block and
+    /// number of blocks. `None` for a request without a range of blocks.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = self.kind.span()?;
         Some((

@@ -90,7 +90,8 @@ impl Close {
     ];
 }
 
-/// Largest number of blocks that CMD23 can announce: its count has 16 bits.
+/// Largest number of blocks that the engine announces by CMD23. The count in an eMMC's CMD23 has 16
+/// bits. That of an SD card has 32 bits, of which the engine uses 16.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<const N: usize> Slots<N> {
@@ -101,14 +102,14 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether a request of the collected transfer's direction is queued that begins at
-    /// this block.
+    /// Returns whether a request is queued that has the direction of this batch and begins at block
+    /// `lba`.
     pub fn queued_at(&self, slots: &Slots<N>, lba: u64) -> bool {
         bits(slots.mergeable(self.direction()))
             .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
     }
 
-    /// Returns how many blocks of the last collected request the transfer cannot hold: they go in a
+    /// Returns how many blocks of the batch's last request the transfer cannot hold. They go in a
     /// later transfer.
     pub fn unfitted_blocks(&self, slots: &Slots<N>) -> u32 {
         let Some(&last) = self.members().last() else { return 0 };
@@ -116,8 +117,8 @@ impl<const N: usize> Batch<N> {
         u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
     }
 
-    /// Returns whether the host can keep the collected transfer open. That may depend on the memory
-    /// of the requests, so this is called when the memory is mapped.
+    /// Returns whether the host can keep the transfer of this batch open. That may depend on the
+    /// memory of the requests, so this function is called after the memory is mapped.
     pub fn goes_on_in<H: Host>(&self, host: &H) -> bool {
         let (blocks, direction) = (self.blocks(), self.direction());
         let asks = |segment: &Segment| host.goes_on_with(segment, blocks, direction);
@@ -126,8 +127,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Streams {
-    /// Records the start of the collected transfer, for the decision whether to keep it open.
-    /// `first` is the slot of its first request.
+    /// Records the start of the transfer of `batch`, for the decision whether to keep transfers
+    /// open. `first` is the slot of its first request.
     pub fn note_run<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -210,8 +211,8 @@ impl Streams {
         if owed { Close::Owed } else { Close::Idle }
     }
 
-    /// Returns how the transfer in progress ends. Firmware without recovery, on a host that cannot
-    /// continue transfers, knows only [`End::Here`].
+    /// Returns how the transfer in progress ends. Always [`End::Here`] in firmware without recovery
+    /// on a host that cannot continue transfers.
     #[inline(always)]
     pub fn end_of<H: Host, P: Profile>(&self) -> End {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
@@ -275,8 +276,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the collected transfer will end: with its blocks, after a known number of
-    /// blocks, or open for requests that continue it.
+    /// Decides how the transfer of the engine's batch will end: with its blocks, after a known
+    /// number of blocks, or open for requests that continue it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()
@@ -309,9 +310,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the collected transfer continues the open one. A read up to the card's last
-    /// block does not, on hosts where only CMD12 ends a transfer. After that block the card sends
-    /// no data, and a DMA that has taken the block in advance may wait for the next one for ever.
+    /// Returns whether the transfer of the engine's batch continues the open one. A read up to the
+    /// card's last block does not, on hosts where only CMD12 ends a transfer. After that block the
+    /// card sends no data, and a DMA that has taken the block in advance may wait for the next one
+    /// for ever.
     pub(super) fn continues(&self, open: Open) -> bool {
         let starves = H::CONTINUES_BY_REQUEST
             && open.direction == Direction::Read
@@ -439,7 +441,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a transfer on a host that neither ends it by itself nor can continue it.
+    /// Sends CMD12 to end a transfer whose requests wait for the result of this end: any transfer
+    /// on a host that cannot keep transfers open, or an open transfer whose last write is not
+    /// complete yet.
     fn stop_alone(&mut self, now_ns: u64) {
         self.lane.streams_mut().note_ending::<H>(self.batch.direction(), now_ns);
         let limit_ns = self.card.stop_timeout_ns(self.batch.direction());

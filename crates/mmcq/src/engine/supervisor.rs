@@ -31,8 +31,8 @@ impl Supervisor {
         &mut self.helping
     }
 
-    /// Returns the record of what the card needs though nothing has failed, such as a new tuning,
-    /// and when.
+    /// Returns the record of the work that the card needs although nothing has failed, such as a
+    /// new tuning, with the times at which this work is due.
     #[inline(always)]
     pub fn upkeep(&self) -> &Upkeep {
         &self.upkeep

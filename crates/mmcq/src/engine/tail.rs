@@ -19,15 +19,15 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 pub(super) enum Tail {
     /// Requests that continue the next transfer are about to come, and the engine waits for them.
     Awaited,
-    /// The engine does not wait for further requests, and the requests of the next transfer are
-    /// collected already.
+    /// The engine does not wait for further requests, and the requests of the next transfer are in
+    /// the batch already.
     Batch,
     Unknown,
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns the collected requests as a [`Run`], the form in which [`Hold`](crate::sched::Hold)
-    /// gets them.
+    /// Returns the requests of the batch as a [`Run`], the form in which
+    /// [`Hold`](crate::sched::Hold) gets them.
     pub fn run(&self, slots: &Slots<N>) -> Run {
         let members = self.members();
         let first = slots.at(self.first());
@@ -160,9 +160,10 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a whole batch of a stream is sent. If its end is not aligned to the card's pages,
-    /// the last requests are left for the next batch, so that this batch and later ones are aligned
-    /// ([`Batch::square`]).
+    /// Leaves the last requests of a batch for the next batch, so that this transfer ends, and the
+    /// next one begins, at a page boundary of the card or at a smaller power of two
+    /// ([`Batch::square`]). Does so only if the engine has no request outside of the batch, and the
+    /// state of the tails allows it.
     pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
         let requests = batch.count();
         // Another client's requests might come between the end of this batch and the request that

@@ -328,7 +328,8 @@ impl Timers {
         now_ns >= self.chore_ns
     }
 
-    /// Returns whether a time is set from which all requests wait for a chore of the card.
+    /// Returns whether a time is set from which all requests wait for the supervisor's next chore,
+    /// such as a new tuning.
     #[inline(always)]
     pub fn chore_is_planned(&self) -> bool {
         self.chore_ns != NEVER

@@ -28,8 +28,9 @@ const TURNS_MAX: usize = 32;
 const ASK_AFTER_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts a request, maps its memory if a mapping ahead of its turn is free, and starts it if
-    /// the controller is idle. A refused request comes back unchanged.
+    /// Accepts a request, and starts it if the controller is idle. Maps its memory for DMA at once,
+    /// unless [`Config::prepared`](super::Config::prepared) requests are mapped already. A refused
+    /// request comes back unchanged.
     pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
         self.accept(&mut request, now_ns).map_err(|error| (error, request))
     }

@@ -38,7 +38,7 @@ pub(super) struct Upkeep {
     look_ns: u64,
     /// Bits of the exception events that the last read of the card found.
     known: u16,
-    /// When waiting background operations begin at the latest.
+    /// Latest time in ns at which the card must begin its waiting background operations.
     work_by_ns: u64,
     /// Interval of tunings in nanoseconds; 0: the card is never tuned by time.
     tune_every_ns: u64,
@@ -226,8 +226,9 @@ impl Supervisor {
         ]
     }
 
-    /// Returns the time in ns of the next chore, or at which the card is to be put to rest (clock
-    /// off or sleep), if no request comes before. [`NEVER`]: none is planned.
+    /// Returns the time in ns of the supervisor's next chore (a tuning, a check of exceptions,
+    /// background work, or putting the card to rest), if no request comes before. [`NEVER`]: no
+    /// chore is planned.
     pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
         if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
             return NEVER;

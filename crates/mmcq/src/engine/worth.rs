@@ -124,7 +124,8 @@ impl Worth {
         if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
     }
 
-    /// Returns how much longer a new start takes than to continue an open transfer.
+    /// Returns how much more time in ns a new transfer takes to start than the continuation of an
+    /// open transfer.
     fn start_ns(&self) -> u64 {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }

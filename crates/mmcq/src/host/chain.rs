@@ -78,8 +78,8 @@ impl core::error::Error for ChainError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainFault {
     /// The fault, and the stage of the transfer in which it happened. The response is the last R1
-    /// that the controller received: of the failed transfer, or of the CMD23 before it. `None` if
-    /// no response was received, or if the response is not reliable.
+    /// that the controller received: of the failed transfer, or of the CMD23 before it. Its field
+    /// `response` is `None` if the controller received none, or if the response is not reliable.
     pub fault: Fault,
     /// Number of transfers before the failed one that have ended, busy included. `None` if not
     /// known; then no transfer counts as ended.

@@ -210,7 +210,7 @@ impl<H, const M: usize> Faulty<H, M> {
         self.last
     }
 
-    /// Returns the number of events of this kind of call so far.
+    /// Returns how many calls of this kind ([`Point`]) the wrapper has received so far.
     pub fn events(&self, point: Point) -> u64 {
         self.events.get(point as usize).copied().unwrap_or(0)
     }

@@ -19,7 +19,8 @@ pub struct Relay {
     /// Whether the host sends the frames of [`out`](Self::out) as a reliable write. Frames that
     /// write data or the key need that [eMMC 6.6.22.4].
     pub reliable: bool,
-    /// Whether one frame follows that requests the result; it is sent in a write of its own.
+    /// Whether the host then sends one more frame, in a write of its own: the request READ_RESULT,
+    /// to which the card answers with the result.
     pub ask: bool,
     /// Number of frames that are read from the card after all frames were sent.
     pub back: u16,

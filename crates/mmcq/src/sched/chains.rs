@@ -43,16 +43,17 @@ impl<L: Lanes> Lanes for Chaining<L> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
-    /// Chains that were started.
+    /// Number of chains that were started.
     pub chains: u32,
     /// Number of transfers in all chains that were started.
     pub transfers: u32,
-    /// Chains in which a transfer failed.
+    /// Number of chains in which a transfer failed.
     pub failures: u32,
-    /// Chains that the controller reported as complete although its registers contradicted that.
+    /// Number of chains that the controller reported as complete although its registers
+    /// contradicted that.
     pub disbelieved: u32,
-    /// Failed chains after which a late error could belong to any earlier write of the chain: these
-    /// writes were repeated, one at a time.
+    /// Number of failed chains after which a late error could belong to any earlier write of the
+    /// chain: these writes were repeated, one at a time.
     pub suspected: u32,
     /// Why chains are not used any more; `None`: they were not given up.
     pub demoted: Option<Demotion>,

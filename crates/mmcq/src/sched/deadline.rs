@@ -7,8 +7,8 @@
 //! A batch has requests of one direction, and proceeds to higher addresses only. A batch ends when
 //! it is full, or when no request of its direction has a higher address. The next batch is reads,
 //! unless reads have gone before waiting writes `writes_starved` times. A batch starts with the
-//! oldest request of its direction if that request has expired, or if no request is above the last
-//! address. Otherwise the batch continues upwards from the last address.
+//! oldest request of its direction if that request has expired, or if no request begins at or above
+//! the end of this direction's last transfer. Otherwise the batch continues upwards from that end.
 //!
 //! # Bound
 //! The bound is counted in transfers, that is, in calls of `pick` whose result was sent; merged
@@ -141,8 +141,8 @@ impl Deadline {
     }
 
     /// Returns the request that a new batch of this direction starts with. That is the oldest
-    /// request if it has expired, or if no request is above the last address. Otherwise it is the
-    /// request with the lowest address above the last one.
+    /// request if it has expired, or if no request begins at or above the end of this direction's
+    /// last transfer. Otherwise it is the request with the lowest address from that end on.
     fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
         let (oldest, arrived_ns) = side.oldest?;
         let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;

@@ -52,7 +52,7 @@ pub struct Waiting {
     pub direction: Direction,
     /// First block of 512 bytes that is still to be transferred.
     pub lba: u64,
-    /// Blocks that are still to be transferred.
+    /// Number of blocks that are still to be transferred.
     pub blocks: u32,
     /// The client that submitted the request: see [`Origin`].
     pub origin: Origin,

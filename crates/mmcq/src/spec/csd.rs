@@ -3,16 +3,16 @@
 use super::{Field, ParseError, bits, timing};
 use core::ops::RangeInclusive;
 
-/// The standard's table (version) that the CSD follows.
+/// Structure of the CSD (CSD_STRUCTURE): which bits hold which field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
-    /// SD version 1.0: cards up to 2 GB.
+    /// CSD structure version 1.0 of the SD standard: SDSC cards, up to 2 GB.
     SdV1,
-    /// SD version 2.0: cards over 2 GB up to 2 TB.
+    /// CSD structure version 2.0 of the SD standard: SDHC and SDXC cards, over 2 GB up to 2 TB.
     SdV2,
-    /// SD version 3.0: cards over 2 TB.
+    /// CSD structure version 3.0 of the SD standard: SDUC cards, over 2 TB.
     SdV3,
-    /// The table of eMMC.
+    /// Structure of the CSD in the eMMC standard.
     Emmc,
 }
 
@@ -30,7 +30,7 @@ impl Classes {
 /// The CSD, decoded. A "write block" has [`write_block_bytes`](Self::write_block_bytes) bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Csd {
-    /// The standard's table that this CSD follows.
+    /// Structure of this CSD: which bits hold which field.
     pub structure: Structure,
     /// eMMC: version of the standard (SPEC_VERS), 4 for all of 4.x and 5.x. SD: 0.
     pub spec_version: u8,

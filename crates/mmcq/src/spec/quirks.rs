@@ -58,8 +58,9 @@ impl Quirks {
     /// I/O: the card's clock must be slower than the card declares, at most 150 MHz.
     pub const IO_SLOWER: Quirks = Quirks(1 << 21);
     /// I/O: the card must not be switched to 1.8 V. The manufacturer is not known before that
-    /// switch. So if an entry of the table has this quirk, every card that offers 1.8 V is first
-    /// identified at 3.3 V, and then reset.
+    /// switch. So if an entry of the table has this quirk, the bring-up reads the manufacturer of
+    /// every card that offers 1.8 V at 3.3 V first. Then it resets the card and initialises it
+    /// again, with the switch to 1.8 V unless the card has this quirk.
     pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
 
     /// SD: the card's command queue is known to work. No entry of the stack's own table sets this.

@@ -196,7 +196,8 @@ pub mod sd {
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// Returns the row of a timing; `None` if SD does not have the timing.
+    /// Returns SD's limits for a timing (fastest clock, clock edges, voltages); `None` for a timing
+    /// that only eMMC has.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }
@@ -258,8 +259,8 @@ pub mod emmc {
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// Returns the limits of a timing (fastest clock, clock edges, voltages); `None` if eMMC does
-    /// not have the timing.
+    /// Returns eMMC's limits for a timing (fastest clock, clock edges, voltages); `None` for a
+    /// timing that only SD cards have.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }

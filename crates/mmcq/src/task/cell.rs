@@ -1,5 +1,5 @@
-//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another one. In
-//! tests under loom, loom checks both.
+//! The cell that a [`Lock`](super::Lock) protects, and the loop in which a core waits for another
+//! core. Tests with the tool loom check both.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -50,7 +50,8 @@ pub(super) struct Locked<T> {
 enum Inside {
     Nothing,
     Call,
-    /// A call is inside, and has itself tried to make at least one further call, which was refused.
+    /// A call uses the value. At least one further call was made from inside that call, and was
+    /// refused.
     Missed,
 }
 

@@ -1,5 +1,5 @@
-//! Futures that were dropped before their end, also inside another call of their stack; and which
-//! I/O functions still need an abort.
+//! Futures that were dropped before their end, also from inside another call of their stack; and
+//! which I/O functions still need an abort.
 
 use super::request::At;
 use super::{EngineOf, Lock, Platform, RequestFuture, Stack};
@@ -7,9 +7,9 @@ use crate::engine::{Request, SlotId, SlotSet};
 use crate::sched::Profile;
 use core::cell::Cell;
 
-/// Requests whose future was dropped inside another call, until the next call abandons them. The
-/// remaining part of the outer call may end such a request and put another one into its slot. So
-/// each entry also has the use number of its slot.
+/// Requests whose future was dropped from inside another call of the stack, until the next call
+/// abandons them. The remaining part of the outer call may end such a request and put another one
+/// into its slot. So each entry also has the use number of its slot.
 pub(super) struct Dropped<const N: usize> {
     /// The slots of these requests, bit n for slot n.
     slots: Cell<SlotSet>,
@@ -66,8 +66,8 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
-    /// Takes the request out of the wait queue. If this is inside another call, the next poll frees
-    /// the place.
+    /// Takes the request out of the wait queue. If the future was dropped from inside another call
+    /// of the stack, the next poll frees the place.
     #[cold]
     pub(super) fn leave_queue(&mut self) {
         let At::Before(request) = &self.at else { return };
@@ -77,8 +77,8 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// Abandons the requests whose futures were dropped inside another call. Returns true if there
-    /// was one.
+    /// Abandons the requests whose futures were dropped from inside another call of the stack.
+    /// Returns true if there was such a request.
     #[cold]
     #[inline(never)]
     pub(super) fn end_dropped(&self, engine: &mut EngineOf<B, N>) -> bool {
@@ -105,7 +105,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Notes that the transfer of this I/O function did not end well, so that an abort must come
-    /// before its next transfer. May be called from inside another call.
+    /// before its next transfer. May be called from inside another call of the stack.
     pub(crate) fn owe_abort(&self, function: u8) {
         self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
     }

@@ -30,9 +30,10 @@ pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     begun: bool,
 }
 
-/// Methods that call the engine's methods of the same name, with what they return in a nested call.
-/// The first word says whether the method may begin something, so that the next deadline may be
-/// earlier.
+/// Makes methods that take `&mut self` and call the engine's methods of the same name. In the list,
+/// `=` is followed by the value that the method returns in a *nested* call, that is, in a call from
+/// inside another call of the same stack. The first word says whether the method may begin
+/// something, so that the next deadline may be earlier.
 macro_rules! verbs {
     ($begins:literal: $($(#[$note:meta])* $vis:vis fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $nested:expr;)*) => {
         $(
@@ -50,7 +51,8 @@ macro_rules! verbs {
 }
 
 /// Makes methods that take `&self` and call the engine's methods of the same name, which change
-/// nothing. In the list, `=` is followed by the value that the method returns in a nested call.
+/// nothing. In the list, `=` is followed by the value that the method returns in a nested call
+/// (from inside another call of the same stack).
 macro_rules! questions {
     ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
         $(
@@ -66,7 +68,8 @@ macro_rules! questions {
     };
 }
 
-/// Outcome of an interrupt or poll in a nested call: nothing done, and a poll is due.
+/// Outcome of an interrupt or poll in a call from inside another call of the same stack: nothing
+/// was done, and a poll is due.
 const TURNED_AWAY: PollOutcome =
     PollOutcome { completed: 0, deferred: false, card_irq: false, help: false, next_deadline_ns: Some(0) };
 
@@ -76,7 +79,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     /// Returns the engine, and whether a call through this entry may have begun something on the
-    /// controller. `None`: the call was nested.
+    /// controller. `None`: the call came from inside another call of the same stack.
     #[inline(always)]
     pub(super) fn into_used(self) -> Option<(&'a mut Engine<H, N, P>, bool)> {
         self.engine.map(|engine| (engine, self.begun))
@@ -93,82 +96,110 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     verbs! { false:
-        /// Calls [`Engine::take`]. In a nested call returns `None`.
+        /// Calls [`Engine::take`]. A call from inside another call of this stack returns `None`.
         pub fn take(&mut self, id: SlotId) -> Option<Completion> = { let _ = id; None };
-        /// Calls [`Engine::set_waker`]. In a nested call the waker itself is returned.
+        /// Calls [`Engine::set_waker`]. A call from inside another call of this stack returns the
+        /// waker itself.
         #[must_use = "to be dropped outside of any lock"]
         pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> = { let _ = id; Some(waker) };
-        /// Calls [`Engine::take_waker`]. In a nested call returns `None`.
+        /// Calls [`Engine::take_waker`]. A call from inside another call of this stack returns
+        /// `None`.
         #[must_use = "to be woken or dropped outside of any lock"]
         pub fn take_waker(&mut self, index: usize) -> Option<Waker> = { let _ = index; None };
     }
 
     verbs! { true:
-        /// Calls [`Engine::submit`]. In a nested call returns [`Error::Reentered`].
+        /// Calls [`Engine::submit`]. A call from inside another call of this stack returns
+        /// [`Error::Reentered`].
         pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)>
             = Err((Error::Reentered, request));
-        /// Calls [`Engine::on_irq`]. In a nested call nothing is done, and a poll is due.
+        /// Calls [`Engine::on_irq`]. A call from inside another call of this stack does nothing,
+        /// and its result says that a poll is due.
         pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
-        /// Calls [`Engine::poll`]. In a nested call nothing is done, and a poll is due.
+        /// Calls [`Engine::poll`]. A call from inside another call of this stack does nothing, and
+        /// its result says that a poll is due.
         pub fn poll(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
-        /// Calls [`Engine::cancel`]. In a nested call returns `None`, and the request continues.
+        /// Calls [`Engine::cancel`]. A call from inside another call of this stack returns `None`,
+        /// and the request continues.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// Calls [`Engine::take_back`]. In a nested call returns `None`, and the request continues.
+        /// Calls [`Engine::take_back`]. A call from inside another call of this stack returns
+        /// `None`, and the request continues.
         pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// Calls [`Engine::abandon`]. In a nested call the request continues.
+        /// Calls [`Engine::abandon`]. A call from inside another call of this stack does nothing:
+        /// the request continues.
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
-        /// Calls [`Engine::reclaim`]. In a nested call returns `None`.
+        /// Calls [`Engine::reclaim`]. A call from inside another call of this stack returns `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
-        /// Calls [`Engine::set_card_params`]. Does nothing in a nested call.
+        /// Calls [`Engine::set_card_params`]. A call from inside another call of this stack does
+        /// nothing.
         pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
-        /// Calls [`Engine::enable_extended_ops`]. Does nothing in a nested call.
+        /// Calls [`Engine::enable_extended_ops`]. A call from inside another call of this stack
+        /// does nothing.
         pub fn enable_extended_ops(&mut self) = {};
-        /// Calls [`Engine::set_abilities`]. Does nothing in a nested call.
+        /// Calls [`Engine::set_abilities`]. A call from inside another call of this stack does
+        /// nothing.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
-        /// Calls [`Engine::set_task_queue`]. In a nested call returns `false`.
+        /// Calls [`Engine::set_task_queue`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
-        /// Calls [`Engine::set_packed`]. In a nested call returns `false`.
+        /// Calls [`Engine::set_packed`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
-        /// Calls [`Engine::set_chains`]. In a nested call returns `false`.
+        /// Calls [`Engine::set_chains`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn set_chains(&mut self, most: u8) -> bool = { let _ = most; false };
-        /// Calls [`Engine::set_sd_task_queue`]. In a nested call returns `false`.
+        /// Calls [`Engine::set_sd_task_queue`]. A call from inside another call of this stack
+        /// returns `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
-        /// Calls [`Engine::always_use_task_queue`]. Does nothing in a nested call.
+        /// Calls [`Engine::always_use_task_queue`]. A call from inside another call of this stack
+        /// does nothing.
         pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
-        /// Calls [`Engine::set_page`]. In a nested call the page is returned as an error.
+        /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
+        /// page as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// Calls [`Engine::set_concurrent_commands`]. Does nothing in a nested call.
+        /// Calls [`Engine::set_concurrent_commands`]. A call from inside another call of this stack
+        /// does nothing.
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
-        /// Calls [`Engine::suspend`]. Does nothing in a nested call.
+        /// Calls [`Engine::suspend`]. A call from inside another call of this stack does nothing.
         pub fn suspend(&mut self) = {};
-        /// Calls [`Engine::resume`]. Does nothing in a nested call.
+        /// Calls [`Engine::resume`]. A call from inside another call of this stack does nothing.
         pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// Calls [`Engine::halt`]. Does nothing in a nested call.
+        /// Calls [`Engine::halt`]. A call from inside another call of this stack does nothing.
         pub fn halt(&mut self) = {};
-        /// Calls [`Engine::abort`]. Does nothing in a nested call.
+        /// Calls [`Engine::abort`]. A call from inside another call of this stack does nothing.
         pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// Calls [`Engine::presence_changed`]. Does nothing in a nested call.
+        /// Calls [`Engine::presence_changed`]. A call from inside another call of this stack does
+        /// nothing.
         pub fn presence_changed(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// Calls [`Engine::take_card_irq`]. In a nested call returns `false`.
+        /// Calls [`Engine::take_card_irq`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn take_card_irq(&mut self) -> bool = false;
-        /// Calls [`Engine::set_card_irq_waker`]. In a nested call the waker itself is returned.
+        /// Calls [`Engine::set_card_irq_waker`]. A call from inside another call of this stack
+        /// returns the waker itself.
         #[must_use = "to be dropped outside of any lock"]
         pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
-        /// Calls [`Engine::take_card_irq_waker`]. In a nested call returns `None`.
+        /// Calls [`Engine::take_card_irq_waker`]. A call from inside another call of this stack
+        /// returns `None`.
         #[must_use = "to be woken or dropped outside of any lock"]
         pub fn take_card_irq_waker(&mut self) -> Option<Waker> = None;
-        /// Calls [`Engine::unmask_card_irq`]. Does nothing in a nested call.
+        /// Calls [`Engine::unmask_card_irq`]. A call from inside another call of this stack does
+        /// nothing.
         pub fn unmask_card_irq(&mut self) = {};
-        /// Calls [`Engine::mask_card_irq`]. Does nothing in a nested call.
+        /// Calls [`Engine::mask_card_irq`]. A call from inside another call of this stack does
+        /// nothing.
         pub fn mask_card_irq(&mut self) = {};
-        /// Calls [`Engine::take_retune`]. In a nested call returns `false`.
+        /// Calls [`Engine::take_retune`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn take_retune(&mut self) -> bool = false;
-        /// Calls [`Engine::take_continue_lost`]. In a nested call returns `false`.
+        /// Calls [`Engine::take_continue_lost`]. A call from inside another call of this stack
+        /// returns `false`.
         pub fn take_continue_lost(&mut self) -> bool = false;
-        /// Calls [`Engine::set_stays_open`]. In a nested call returns [`StaysOpen::Never`].
+        /// Calls [`Engine::set_stays_open`]. A call from inside another call of this stack returns
+        /// [`StaysOpen::Never`].
         pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen = { let _ = stays_open; StaysOpen::Never };
-        /// Calls [`Engine::dismiss_supervisor`]. In a nested call returns `false`.
+        /// Calls [`Engine::dismiss_supervisor`]. A call from inside another call of this stack
+        /// returns `false`.
         pub fn dismiss_supervisor(&mut self) -> bool = false;
 
         pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> = None;
@@ -195,49 +226,67 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     questions! {
-        /// Calls [`Engine::next_deadline_ns`]. In a nested call returns `Some(0)`: a poll is due.
+        /// Calls [`Engine::next_deadline_ns`]. A call from inside another call of this stack
+        /// returns `Some(0)`: a poll is due.
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
-        /// Calls [`Engine::id_of`]. In a nested call returns `None`.
+        /// Calls [`Engine::id_of`]. A call from inside another call of this stack returns `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
-        /// Calls [`Engine::finished`]. In a nested call returns no slot.
+        /// Calls [`Engine::finished`]. A call from inside another call of this stack returns no
+        /// slot.
         pub fn finished(&self) -> SlotSet = 0;
-        /// Calls [`Engine::will_wake`]. In a nested call returns `false`.
+        /// Calls [`Engine::will_wake`]. A call from inside another call of this stack returns
+        /// `false`, as if the request had another waker.
         pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
-        /// Calls [`Engine::card_params`]. In a nested call returns `None`.
+        /// Calls [`Engine::card_params`]. A call from inside another call of this stack returns
+        /// `None`.
         pub fn card_params(&self) -> Option<&CardParams> = None;
-        /// Calls [`Engine::abilities`]. In a nested call returns [`Abilities::NONE`].
+        /// Calls [`Engine::abilities`]. A call from inside another call of this stack returns
+        /// [`Abilities::NONE`].
         pub fn abilities(&self) -> &Abilities = &Abilities::NONE;
-        /// Calls [`Engine::caps`]. In a nested call returns [`Caps::NONE`].
+        /// Calls [`Engine::caps`]. A call from inside another call of this stack returns
+        /// [`Caps::NONE`].
         pub fn caps(&self) -> &Caps = &Caps::NONE;
-        /// Calls [`Engine::stats`]. In a nested call returns all zeros.
+        /// Calls [`Engine::stats`]. A call from inside another call of this stack returns all
+        /// zeros.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
-        /// Calls [`Engine::task_stats`]. In a nested call returns `None`.
+        /// Calls [`Engine::task_stats`]. A call from inside another call of this stack returns
+        /// `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
-        /// Calls [`Engine::pack_stats`]. In a nested call returns `None`.
+        /// Calls [`Engine::pack_stats`]. A call from inside another call of this stack returns
+        /// `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
-        /// Calls [`Engine::chain_stats`]. In a nested call returns `None`.
+        /// Calls [`Engine::chain_stats`]. A call from inside another call of this stack returns
+        /// `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
-        /// Calls [`Engine::card_number`]. In a nested call returns [`CardNumber::ANY`].
+        /// Calls [`Engine::card_number`]. A call from inside another call of this stack returns
+        /// [`CardNumber::ANY`].
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
-        /// Calls [`Engine::losses`]. In a nested call ([`is_nested`](Self::is_nested)) returns 0.
+        /// Calls [`Engine::losses`]. A call from inside another call of this stack returns 0.
         pub fn losses(&self) -> u8 = 0;
-        /// Calls [`Engine::holds`]. In a nested call returns all zeros.
+        /// Calls [`Engine::holds`]. A call from inside another call of this stack returns all
+        /// zeros.
         pub fn holds(&self) -> Holds = Holds::default();
-        /// Calls [`Engine::held_until_ns`]. In a nested call returns `None`: no start is delayed.
+        /// Calls [`Engine::held_until_ns`]. A call from inside another call of this stack returns
+        /// `None`: no start is delayed.
         pub fn held_until_ns(&self) -> Option<u64> = None;
-        /// Calls [`Engine::slots_in_use`]. In a nested call returns `N`: all slots are in use.
+        /// Calls [`Engine::slots_in_use`]. A call from inside another call of this stack returns
+        /// `N`: all slots are in use.
         pub fn slots_in_use(&self) -> usize = N;
-        /// Calls [`Engine::is_idle`]. In a nested call returns `false`.
+        /// Calls [`Engine::is_idle`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn is_idle(&self) -> bool = false;
-        /// Calls [`Engine::is_quiet`]. In a nested call returns `false`.
+        /// Calls [`Engine::is_quiet`]. A call from inside another call of this stack returns
+        /// `false`.
         pub fn is_quiet(&self) -> bool = false;
-        /// Calls [`Engine::awaited`]. In a nested call returns `None`.
+        /// Calls [`Engine::awaited`]. A call from inside another call of this stack returns `None`.
         pub fn awaited(&self) -> Option<&Phase> = None;
-        /// Calls [`Engine::last_phase`]. In a nested call returns `None`.
+        /// Calls [`Engine::last_phase`]. A call from inside another call of this stack returns
+        /// `None`.
         pub fn last_phase(&self) -> Option<Span> = None;
-        /// Calls [`Engine::bus`]. In a nested call returns one data line and a stopped clock.
+        /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data
+        /// line and a stopped clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
         pub(crate) fn is_unheard(&self) -> bool = false;
@@ -251,47 +300,51 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn damaged_often(&self) -> bool = false;
     }
 
-    /// Calls [`Engine::incidents`]. In a nested call returns no incident.
+    /// Calls [`Engine::incidents`]. A call from inside another call of this stack returns no
+    /// incident.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.engine.as_ref().into_iter().flat_map(|engine| engine.incidents())
     }
 
-    /// Calls [`Engine::host`]. In a nested call returns `None`.
+    /// Calls [`Engine::host`]. A call from inside another call of this stack returns `None`.
     pub fn host(&self) -> Option<&H> {
         self.engine.as_ref().map(|engine| engine.host())
     }
 
-    /// Calls [`Host::present`]. In a nested call returns `false`.
+    /// Calls [`Host::present`]. A call from inside another call of this stack returns `false`.
     pub fn present(&self) -> bool {
         self.host().is_some_and(Host::present)
     }
 
-    /// Calls [`Host::dat0_busy`]. In a nested call returns `false`.
+    /// Calls [`Host::dat0_busy`]. A call from inside another call of this stack returns `false`.
     pub fn dat0_busy(&self) -> bool {
         self.host().is_some_and(Host::dat0_busy)
     }
 
-    /// Calls [`Host::dat_levels`]. In a nested call returns the levels of a busy card.
+    /// Calls [`Host::dat_levels`]. A call from inside another call of this stack returns the levels
+    /// of a busy card.
     pub fn dat_levels(&self) -> u8 {
         self.host().map_or(0, Host::dat_levels)
     }
 
-    /// Calls [`Host::supply_ma`]. In a nested call returns 0, which stands for "not known".
+    /// Calls [`Host::supply_ma`]. A call from inside another call of this stack returns 0, which
+    /// stands for "not known".
     pub fn supply_ma(&self) -> u16 {
         self.host().map_or(0, Host::supply_ma)
     }
 
-    /// Calls [`Host::write_protected`]. In a nested call returns `false`.
+    /// Calls [`Host::write_protected`]. A call from inside another call of this stack returns
+    /// `false`.
     pub fn write_protected(&self) -> bool {
         self.host().is_some_and(Host::write_protected)
     }
 
-    /// Calls [`Host::retune_ns`]. In a nested call returns 0.
+    /// Calls [`Host::retune_ns`]. A call from inside another call of this stack returns 0.
     pub fn retune_ns(&self) -> u64 {
         self.host().map_or(0, Host::retune_ns)
     }
 
-    /// Calls [`Engine::host_mut`]. In a nested call returns `None`.
+    /// Calls [`Engine::host_mut`]. A call from inside another call of this stack returns `None`.
     ///
     /// # Safety
     /// As for [`Engine::host_mut`].
@@ -301,12 +354,12 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_mut().map(|engine| unsafe { engine.host_mut() })
     }
 
-    /// Calls [`Engine::policy`]. In a nested call returns `None`.
+    /// Calls [`Engine::policy`]. A call from inside another call of this stack returns `None`.
     pub fn policy(&self) -> Option<&P::Policy> {
         self.engine.as_ref().map(|engine| engine.policy())
     }
 
-    /// Calls [`Engine::policy_mut`]. In a nested call returns `None`.
+    /// Calls [`Engine::policy_mut`]. A call from inside another call of this stack returns `None`.
     pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())

@@ -45,7 +45,8 @@ pub(super) struct Seen {
     /// Before the check: the task's waker, which the slot is to store. After the check: the waker
     /// that is not used any more.
     pub(super) waker: Option<Waker>,
-    /// The waker that the slot of the completed request had.
+    /// After the check of a completed request: the waker that its slot had stored. It is no longer
+    /// used.
     pub(super) own: Option<Waker>,
 }
 

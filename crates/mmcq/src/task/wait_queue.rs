@@ -114,7 +114,8 @@ enum Call {
     Drop(Waker),
 }
 
-/// The places of a [`WaitQueue`], which only its stack uses.
+/// The places of a [`WaitQueue`]: each holds one request that waits for a free slot. Only the stack
+/// uses them.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "other contexts use them; only the lock's holder may look")]
 pub struct Places<'a> {
@@ -124,10 +125,10 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// The places of a lock without a wait queue.
+    /// No places, for a lock without a wait queue.
     pub(super) const NONE: Places<'static> = Places { places: &[], arrivals: None, limit_ns: 0 };
 
-    /// Returns the places of the requests that wait.
+    /// Returns the places that hold a waiting request.
     fn waiting(self) -> impl Iterator<Item = &'a Place> {
         self.places.iter().filter(|place| place.until_ns.get() != 0 && !place.left.get())
     }

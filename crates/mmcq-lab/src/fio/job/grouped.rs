@@ -5,8 +5,8 @@ use super::{Job, Verify};
 use crate::fio::error::Note;
 
 impl Job {
-    /// Returns how many transfers may be outstanding: `iodepth`, or 1 with an I/O engine that
-    /// blocks (unless separate threads submit the transfers).
+    /// Returns how many transfers the job may have in flight at a time: `iodepth`, or 1 with an I/O
+    /// engine that blocks (unless separate threads submit the transfers).
     pub fn depth(&self) -> u32 {
         if self.ioengine.blocks() && !self.offload { 1 } else { self.iodepth }
     }

@@ -1,4 +1,5 @@
-//! Place of a worker's next transfer: direction, file, offset and length, in the order of fio 3.33.
+//! Chooses a worker's next transfer: its direction, file, offset and length. The choices are those
+//! of fio 3.33.
 //!
 //! Random offsets come from a generator. A map has the blocks already used: if the generator draws
 //! a used block, the next free one is taken. Reads and writes of a mixed job share generator and
@@ -19,7 +20,7 @@ pub use region::{Extent, Region, extent, file_sizes};
 use spread::Ranks;
 use std::sync::Arc;
 
-/// Place of a transfer in a worker's files.
+/// Direction of a transfer, and its place in a worker's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Direction of the transfer's data.
@@ -36,7 +37,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A transfer of this file in this direction. If this direction must wait, the caller may
-    /// choose the other direction. [`Offsets::place`] returns the place of the transfer.
+    /// choose the other direction. [`Offsets::place`] returns its offset and length.
     Transfer {
         /// Index of the file among the worker's files.
         file: usize,
@@ -82,7 +83,8 @@ impl File {
     }
 }
 
-/// Generator of the places of one worker's transfers.
+/// Generator of one worker's transfers: for each, the direction, the file, the offset and the
+/// length, as fio chooses them.
 #[derive(Debug)]
 pub struct Offsets {
     job: Arc<Job>,
@@ -190,8 +192,8 @@ impl Offsets {
         }
     }
 
-    /// Returns the place of a step's transfer. `None`: the step's file is done, and the caller must
-    /// ask for another step.
+    /// Returns the offset and length of the transfer of a step ([`Step::Transfer`] with this file
+    /// and direction). `None`: the step's file is done, and the caller must ask for another step.
     pub fn place(&mut self, file: usize, dir: Dir) -> Option<Place> {
         self.mix_dir = dir;
         let Some((offset, bytes)) = self.fill(file, dir) else {

@@ -76,8 +76,9 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// Returns the changes `key=value` of the column `set`, which blanks separate. A value may have
-/// blanks itself.
+/// Splits the text of the column `set` into changes `key=value`. A change begins at each word
+/// (words are separated by blanks) that has a `=`; a word without `=` belongs to the value before
+/// it.
 fn set(text: &str) -> Vec<String> {
     let mut changes: Vec<String> = Vec::new();
     for word in text.split(' ') {

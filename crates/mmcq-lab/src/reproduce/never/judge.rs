@@ -34,7 +34,7 @@ pub struct Figures {
     /// Mean of the latencies, in microseconds.
     pub mean_us: f64,
     /// Latency in microseconds of a request that waited for half of the run and is left out of the
-    /// other figures; 0: there was none.
+    /// other figures; 0: no request waited so long.
     pub starved_us: f64,
 }
 

@@ -132,7 +132,7 @@ pub struct Grid {
 pub struct Pauses {
     /// Sizes in bytes that a request may have.
     pub sizes: &'static [u64],
-    /// Lengths of the pause in microseconds.
+    /// Lengths in microseconds of the pause that a job makes after each request.
     pub pauses_us: &'static [u32],
     /// Values to try for [`Pause::jitter`]: whether the length of the pause is random between 0 and
     /// twice that length.

@@ -358,7 +358,9 @@ impl EmmcCard {
         if self.config.sector_mode() { u64::from(arg) * 512 } else { u64::from(arg) }
     }
 
-    /// Returns the byte address of a transfer; `Err` holds the error bit for R1.
+    /// Converts the argument of a read or write command to a byte address of the card, and checks
+    /// that the transfer begins inside the card at an allowed address. `Err` is the bit of R1 for
+    /// the error.
     pub(super) fn address(&self, arg: u32) -> Result<u64, u32> {
         let at = self.byte_address(arg);
         let len = u64::from(self.transfer_len());

@@ -81,7 +81,7 @@ pub(super) struct Rpmb {
     request: Option<Frame>,
     /// Response that a request READ_RESULT will get.
     result: Option<Frame>,
-    /// Frames of the last response that was sent.
+    /// Frames that the card sent as its last RPMB response.
     sent: Vec<Frame>,
     attack: Option<Attack>,
 }
@@ -127,7 +127,7 @@ impl Rpmb {
         mac.finalize().into_bytes().into()
     }
 
-    /// Takes a frame of a request from the host.
+    /// Stores a frame that the host has written, as the next frame of an RPMB request.
     pub(super) fn take(&mut self, frame: &[u8]) {
         if let Ok(frame) = frame.try_into() {
             self.incoming.push(frame);

@@ -143,7 +143,8 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// Drops the oldest blocks, which are safe in the flash: the newest `cached_bytes` stay.
+    /// Drops the oldest blocks, which are in the flash, so that a power cut cannot lose them: the
+    /// newest `cached_bytes` stay.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes

@@ -254,8 +254,8 @@ impl Flash {
         self.runs.forget_place();
     }
 
-    /// Cuts the power: `keep` decides what is left of each version of a sector that is not safe in
-    /// the flash. Cached data that the journal does not track are lost.
+    /// Cuts the power: `keep` decides what is left of each written version of a sector that is not
+    /// in the flash yet. Cached data that the journal does not track are lost.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         if self.journal.follows() {
             // The journal has the same sectors as `unprogrammed`, and more.

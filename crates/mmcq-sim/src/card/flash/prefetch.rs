@@ -24,7 +24,8 @@ pub struct Prefetch {
     pub bytes_per_s: u64,
 }
 
-/// Reads that follow each other without a gap, as far as they have come.
+/// State of a run of consecutive reads, in which each read begins where the last one ended: how far
+/// the host has read, and how far the card has fetched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Byte address up to which the host has read.

@@ -151,7 +151,7 @@ impl TypeA {
         Rc::clone(&self.counts)
     }
 
-    /// Adds the packets that the source has made until this time to the card's buffer.
+    /// Adds to the card's buffer all packets that the source has made by the time `now_ns`.
     fn settle(&mut self, now_ns: u64) {
         while let Some(at_ns) = self.next_ns.filter(|&at_ns| at_ns <= now_ns) {
             let mut counts = self.counts.borrow_mut();

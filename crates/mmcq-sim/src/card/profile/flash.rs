@@ -133,9 +133,9 @@ impl TryFrom<BTreeMap<String, [f64; 2]>> for Intervals {
 }
 
 impl Place<'_> {
-    /// Returns an error if a key is present that may not be. A caller uses this for a key that
-    /// needs another key, or that excludes another key. `expected` is the condition, for the
-    /// error's text.
+    /// Returns an error if the key has a value. A caller uses this after it has found that the key
+    /// is not allowed: another key is missing that it needs, or one is present that excludes it.
+    /// `expected`: what is allowed, for the error's text.
     pub(super) fn only<T>(
         &self,
         key: &str,

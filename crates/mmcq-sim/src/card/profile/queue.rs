@@ -37,9 +37,9 @@ enum OrderKey {
 
 /// Returns the queue of a card from the keys of its profile.
 ///
-/// `since` is `None` if a card of this version may have a queue. Otherwise the function returns an
-/// error, with `since` as the line that a profile with a queue needs, such as `spec = "6.xx"`.
-/// `least` is the smallest depth that the card's registers can express.
+/// `since`: `None` if a card of the profile's version may have a queue. Otherwise the line that the
+/// profile needs for a queue, such as `spec = "6.xx"`; the function then returns an error that
+/// names this line. `least` is the smallest depth that the card's registers can express.
 pub(super) fn config(
     place: &Place<'_>,
     keys: &QueueKeys,

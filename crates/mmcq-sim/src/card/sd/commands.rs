@@ -342,8 +342,9 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Returns the byte address of a block; `Err` holds the error bit for R1. An SDUC card needs
-    /// the upper address bits of CMD22 before each command with an address.
+    /// Converts the argument of a command with an address to a byte address of the card. `Err` is
+    /// the bit of R1 for the error. An SDUC card needs the upper address bits of CMD22 before each
+    /// command with an address.
     pub(super) fn block_address(&mut self, arg: u32) -> Result<u64, u32> {
         let upper = self.upper.take();
         match (self.config.class, upper) {
@@ -354,7 +355,9 @@ impl SdCard {
         }
     }
 
-    /// Returns the byte address of a transfer; `Err` holds the error bit for R1.
+    /// Converts the argument of a read or write command to a byte address of the card, and checks
+    /// that the transfer begins inside the card at an allowed address. `Err` is the bit of R1 for
+    /// the error.
     fn address(&mut self, arg: u32) -> Result<u64, u32> {
         let len = self.transfer_len();
         let at = self.block_address(arg)?;

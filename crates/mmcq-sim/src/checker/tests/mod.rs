@@ -1,6 +1,7 @@
 //! Tests of every promise: one case keeps the promise, another one breaks it.
 
 mod settled;
+mod strict;
 
 use super::*;
 use crate::card::Fill;
@@ -112,6 +113,9 @@ fn only_a_write_under_way_or_failed_may_be_torn() {
     assert_eq!(judge_after(&mut judge, 3, &torn(write)), None);
     judge.answered(write, Answer::Failed(0), &[]).unwrap();
     assert_eq!(judge_after(&mut judge, 3, &torn(write)), None);
+    // While the card has its power, a block is old or new.
+    assert_eq!(read(&mut judge, 3, &torn(write)), Err(Fault::Torn));
+    judge.supply_lost();
     assert_eq!(read(&mut judge, 3, &torn(write)), Ok(()));
     let good = written(&mut judge, 3);
     assert_eq!(read(&mut judge, 3, &torn(write)), Err(Fault::Torn));

@@ -3,9 +3,10 @@
 //!
 //! The catalogue has a hundred and fifteen entries in nine chapters, A to I. [`by_id`] finds an
 //! [`Entry`] by its id, [`by_injection`] finds an [`Injection`] by its name. A failure that a plan
-//! of faults can cause has a point and a strike; [`Injection::plan`] makes it strike at the nth
-//! event. Other failures need a special card, a campaign that cuts the power, or a separate test:
-//! [`Means`] says which.
+//! of faults can cause has a [`Point`] (the kind of event at which it happens) and a [`Strike`]
+//! (what goes wrong); [`Injection::plan`] makes it happen at the nth event of that kind. Other
+//! failures need a special card, a campaign that cuts the power, or a separate test: [`Means`] says
+//! which.
 
 mod busy;
 mod command_queue;
@@ -44,9 +45,9 @@ pub struct Injection {
 /// How an injection causes its failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// A fault that strikes at one event of the point.
+    /// A fault that strikes one event of this kind.
     Once(Point, Strike),
-    /// A fault that strikes at every event of the point, from a given one on.
+    /// A fault that strikes every event of this kind, from a given one on.
     From(Point, Strike),
     /// A special card (`cards/quirks`) or controller (`controllers`); the value is the name of its
     /// profile.
@@ -104,17 +105,17 @@ pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> 
 }
 
 impl Entry {
-    /// Returns the faults of which each alone causes this failure, at the nth event of its point
-    /// (from 1). They must be tried one at a time. The list is empty if no single fault causes the
-    /// failure.
+    /// Returns the faults of which each alone causes this failure. Each strikes the nth event of its
+    /// kind ([`Point`]), counted from 1. They must be tried one at a time. The list is empty if no
+    /// single fault causes the failure.
     #[must_use]
     pub fn shots(&self, nth: u64) -> Vec<Shot> {
         self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
     }
 
     /// Returns the plans of faults of which each alone causes this failure, with the names of their
-    /// injections. A plan strikes at the nth event of its point (from 1), or from that event on.
-    /// They must be tried one at a time.
+    /// injections. A plan strikes the nth event (from 1) of its kind ([`Point`]), or that event and
+    /// all later ones. They must be tried one at a time.
     #[must_use]
     pub fn plans(&self, nth: u64) -> Vec<(&'static str, Plan)> {
         self.injections.iter().filter_map(|i| Some((i.name, i.plan(nth)?))).collect()
@@ -128,7 +129,8 @@ impl Entry {
 }
 
 impl Injection {
-    /// Returns the point and the strike of this injection; `None` if it has none.
+    /// Returns the kind of event that this injection strikes, and the fault that strikes it; `None`
+    /// if the injection is no fault of a plan.
     #[must_use]
     pub fn aim(&self) -> Option<(Point, Strike)> {
         match self.means {
@@ -137,8 +139,8 @@ impl Injection {
         }
     }
 
-    /// Returns the fault that strikes at the nth event of its point (from 1); `None` if no single
-    /// fault causes the failure.
+    /// Returns the fault that causes the failure at the nth event (from 1) of its kind ([`Point`]);
+    /// `None` if no single fault causes the failure.
     #[must_use]
     pub fn shot(&self, nth: u64) -> Option<Shot> {
         match self.means {
@@ -147,8 +149,8 @@ impl Injection {
         }
     }
 
-    /// Returns the plan of faults that strikes at the nth event of its point (from 1), or from that
-    /// event on; `None` if no plan causes the failure.
+    /// Returns the plan of faults that strikes the nth event (from 1) of its kind ([`Point`]), or
+    /// that event and all later ones; `None` if no plan causes the failure.
     #[must_use]
     pub fn plan(&self, nth: u64) -> Option<Plan> {
         match self.means {

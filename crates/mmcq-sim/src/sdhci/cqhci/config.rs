@@ -22,10 +22,12 @@ pub struct CqhciConfig {
     /// interrupt.
     #[serde(default)]
     pub latched_status: bool,
-    /// Wrong value of the version register; `None`: the right value.
+    /// Mistake: wrong value that the version register shows; `None`: the register shows the right
+    /// value.
     #[serde(default)]
     pub version: Option<u32>,
-    /// Wrong value of the capabilities register; `None`: the right value.
+    /// Mistake: wrong value that the capabilities register shows; `None`: the register shows the
+    /// right value.
     #[serde(default)]
     pub capabilities: Option<u32>,
     /// Bits of the configuration register CQCFG that stay 0 whatever the driver writes.

@@ -246,8 +246,8 @@ impl Engine {
         self.halting
     }
 
-    /// Fault: delays a requested halt until this time in ns; the driver ends the delay if it
-    /// disables the engine.
+    /// Delays a requested halt to the time `until_ns` (a fault). If the driver disables the engine,
+    /// the delay ends.
     pub fn hold_halt(&mut self, until_ns: u64) {
         self.halts_ns = until_ns;
     }

@@ -5,8 +5,8 @@ use crate::faults::{Point, Strike};
 use crate::sdhci::Sdhci;
 use crate::slot::Core;
 
-/// Mask of the field CIT in the send status configuration register (SSC1): the pause between two
-/// polls of the card's queue status.
+/// Mask of the field CIT in the send status configuration register (SSC1): the time between two
+/// polls of the card's queue status by the command queue engine.
 const PAUSE: u32 = 0xffff;
 
 impl Sdhci {
@@ -45,7 +45,9 @@ impl Sdhci {
         }
     }
 
-    /// Lets a fault change the pause between two polls when a write sets the bit ENABLE of CQCFG.
+    /// Handles the moment when the driver sets the bit ENABLE of CQCFG, which switches the command
+    /// queue engine on. A fault may then change the time between two polls of the card's queue
+    /// status by the engine.
     pub(super) fn queue_is_on(&mut self, now: u64) {
         let struck = self.strike(Point::Enable, now);
         if let (Some(Strike::Status(clocks)), Some(cqe)) = (struck, &mut self.cqe) {

@@ -123,14 +123,14 @@ impl fmt::Display for StreamResult {
 pub struct StreamVerdict {
     /// Cases in which requests have continued open transfers, with the right data.
     pub right: u16,
-    /// Cases with the right data in which no transfer stayed open.
+    /// Number of cases with the right data in which no transfer stayed open.
     pub not_kept: u16,
-    /// Cases that cannot show an error, because the card has the same data everywhere.
+    /// Number of cases that cannot show an error, because the card has the same data everywhere.
     pub unproven: u16,
-    /// Cases that have failed.
+    /// Number of cases that have failed.
     pub failed: u16,
-    /// Cases that were left out: the range of blocks or the buffer is too small for them, or the
-    /// engine keeps no transfer open any more after an earlier failure.
+    /// Number of cases that were left out: the range of blocks or the buffer is too small for them,
+    /// or the engine keeps no transfer open any more after an earlier failure.
     pub left_out: u16,
 }
 

@@ -4,9 +4,10 @@
 //! like a failed transfer outside of a chain. The transfers after the failed one were not begun;
 //! their requests wait again with their age, and the failure does not count against them. The
 //! transfers before the failed one are done. The reads among them are complete. The writes among
-//! them are complete if the last response shows no error. If that response shows an error, or did
-//! not come, the writes are sent again, in order and one at a time. All this happens only after the
-//! lines are reset, since the controller has the memory of the whole chain until then.
+//! them are complete if the last R1 that the controller received for the chain shows no error. If
+//! that R1 shows an error, or if none came, the writes are sent again, in order and one at a time.
+//! All this happens only after the lines are reset, since the controller has the memory of the
+//! whole chain until then.
 //!
 //! The controller may report success although its registers contradict that, or each other. Then no
 //! transfer of the chain counts as done, and all are repeated one at a time. After the first such

@@ -4,8 +4,8 @@
 //! first request of each transfer, and requests that continue it are merged to it, as for an
 //! ordinary transfer. Reads and writes may be in one chain: the controller keeps their order. The
 //! chain ends before the first request that cannot join. Such a request is a barrier, has special
-//! rules (a durable write, say), has failed before, or overlaps another request of the chain where
-//! one of the two writes. So all rules of order hold as without chains.
+//! rules (for example, a durable write), has failed before, or overlaps another request of the
+//! chain where one of the two writes. So all rules of order hold as without chains.
 //!
 //! All requests of a chain end together. So a chain has at most half as many transfers as requests
 //! wait (rounded up; two are always allowed): the next chain runs while the clients of the first
@@ -59,7 +59,7 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<const N: usize> Slots<N> {
     /// Returns whether a request waits that could be another transfer of the chain, in addition to
-    /// the requests in `part`, which are being collected.
+    /// the requests in `part`, which are to be the first one.
     pub fn has_other_link<P: Profile>(&self, card: &Card, ledger: &Durability, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may =
@@ -228,8 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests the next transfer of the chain. Returns false if they cannot be
-    /// one; they stay in the queue.
+    /// Makes the requests in `part` the next transfer of the chain. Returns false if they cannot be
+    /// one; then they stay in the queue.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -283,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the collected chain (several transfers in one list) on the controller.
+    /// Starts the chain (several transfers in one list), which is complete now, on the controller.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.lane.chain_times_ns(&self.bus, &self.card);
         // Code that reads the present phase sees the whole chain as one phase of its first

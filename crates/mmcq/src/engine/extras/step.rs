@@ -7,13 +7,13 @@
 pub(in super::super) enum Step {
     /// A command after which the card is not busy.
     Command(Place),
-    /// A command with busy.
+    /// A command after which the card is busy.
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
     /// CMD13, which polls for the end of busy after the command at this place.
     Status(Place),
-    /// A pause.
+    /// A pause, in which nothing is sent.
     Pause(Place),
 }
 
@@ -28,7 +28,7 @@ pub(in super::super) enum Place {
     EraseStartUpper,
     /// CMD32 or CMD35: the first address of an erase.
     EraseStart,
-    /// CMD22 before the last address.
+    /// CMD22 with the upper bits of the last address of an erase; CMD33 sends the lower bits.
     EraseEndUpper,
     /// CMD33 or CMD36: the last address of an erase.
     EraseEnd,
@@ -40,7 +40,8 @@ pub(in super::super) enum Place {
     Count,
     /// The transfer of data in the partition.
     Move,
-    /// CMD6 that switches back to the user area, for no request.
+    /// CMD6 that switches back to the user area. The engine sends it by itself: no request asks for
+    /// it.
     Return,
     /// CMD49 that starts a flush.
     FlushStart,

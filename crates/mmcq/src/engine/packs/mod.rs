@@ -123,8 +123,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Returns whether another request waits that could be an entry, in addition to the one that is
-    /// being collected.
+    /// Returns whether another request waits that could be an entry of a pack, in addition to the
+    /// requests in `part`, which are to be the first entry.
     pub fn has_second<P: Profile>(
         &self,
         card: &Card,
@@ -301,8 +301,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests an entry of the pack, a reliable write if `reliable`. Returns
-    /// false if their memory cannot be mapped.
+    /// Makes the requests in `part` the next entry of the pack, a reliable write if `reliable`.
+    /// Returns false if their memory cannot be mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -328,7 +328,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the collected requests on the controller: as a pack, if there are several entries.
+    /// Starts the entries of the pack on the controller: as a packed command if there are several,
+    /// as an ordinary transfer if there is one.
     fn start_pack(&mut self, now_ns: u64) {
         let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;
@@ -365,7 +366,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// Sends the collected requests as one ordinary transfer, a reliable write if `reliable`.
+    /// Sends the requests of the engine's batch as one ordinary transfer, a reliable write if
+    /// `reliable`.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
         self.lane.note_transfer_start(
             &mut self.record,

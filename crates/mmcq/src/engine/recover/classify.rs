@@ -127,7 +127,8 @@ pub(super) enum Class {
     },
     /// The controller itself failed, or is silent.
     Controller,
-    /// No further try can help: the card is gone, say, or the host cannot do this.
+    /// No further try can help; for example, the card is gone, or the host does not support the
+    /// operation.
     Hopeless,
 }
 

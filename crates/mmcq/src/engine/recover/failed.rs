@@ -10,8 +10,8 @@ use crate::spec::response::{R1, State};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(in super::super) struct Failed {
-    /// Bits of all statuses (R1) that the card has sent since the failure, or since the beginning
-    /// of the busy that is watched.
+    /// Bits of all statuses (R1) that the card has sent since the failure, or since the card's
+    /// present busy began.
     status: u32,
     /// Most blocks of a transfer while a bad block is being searched.
     piece_blocks: u32,
@@ -47,16 +47,16 @@ impl Failed {
         self.error.take()
     }
 
-    /// Clears the status bits that were collected since the failure.
+    /// Clears the status bits that the card's responses have reported since the failure.
     #[inline(always)]
     pub fn forget_status(&mut self) {
         self.status = 0;
     }
 
-    /// Clears the collected status bits, except errors that the engine has not handled yet: the
-    /// card reports these only once. With `is_busy` the engine was polling a busy card, so all
-    /// errors collected so far are kept. `of_order`: more errors to keep, which the card reported
-    /// while it was busy after a command.
+    /// Clears the status bits that the card has reported since the failure, except errors that the
+    /// engine has not handled yet: the card reports these only once. With `is_busy` the engine was
+    /// polling a busy card, so all errors of these statuses stay. `of_order`: more errors to keep,
+    /// which the card reported while it was busy after a command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;

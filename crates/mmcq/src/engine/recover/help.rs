@@ -58,7 +58,7 @@ pub(in super::super) struct Helping {
     /// Whether the supervisor has taken the request in `asked`.
     taken: bool,
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
-    /// Requests that the card needs go before.
+    /// If the engine meanwhile needs help for the card, that request goes first.
     dismissed: bool,
     /// Whether the card is in a low-power state; then the supervisor has to wake it.
     rest: Resting,
@@ -207,7 +207,8 @@ enum Resting {
 }
 
 impl Supervisor {
-    /// Grants the supervisor's time limit once more, after a suspension of the machine.
+    /// Restarts the supervisor's time limit, if the clock has jumped because the machine was
+    /// suspended.
     pub fn forgive_sleep(&mut self, timers: &mut Timers, now_ns: u64) {
         let helping = self.helping_mut();
         if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {

@@ -285,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Halves the blocks of a transfer, until the bad block is alone.
+    /// Tries the first request of the failed transfer again, alone and with half as many blocks in
+    /// a transfer. Repeated, this leaves the bad block in a transfer of its own.
     fn halve(&mut self, now_ns: u64) {
         self.incident.failed.cut_to((self.batch.blocks() / 2).max(1));
         if let Some(&index) = self.batch.members().first() {

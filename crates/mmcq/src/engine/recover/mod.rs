@@ -247,8 +247,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the engine's recovery.
-    /// This holds for raw phases (of the recovery itself, say), phases of I/O functions, changes of
-    /// the bus and pauses, and for all requests while no card is known.
+    /// This holds for raw phases (such as recovery's own), phases of I/O functions, changes of the
+    /// bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -374,7 +374,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::Lines, now_ns);
     }
 
-    /// Gives the card up where the profile recovers; otherwise only the request is answered.
+    /// Gives the card up. With a profile without recovery, only ends the request with the error.
     fn give_card_up(&mut self, now_ns: u64) {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }

@@ -72,8 +72,8 @@ impl Incident {
         self.redo |= 1 << index;
     }
 
-    /// Marks all writes whose status has not come yet to be written once more, since their result
-    /// is unknown. Writes that were already written a second time end with an error.
+    /// Marks all writes whose status has not come yet: their result is unknown, so the engine
+    /// writes them once more. Writes that were already written a second time end with an error.
     pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
         for index in bits(slots.take_settling()) {
             let slot = slots.at_mut(index);
@@ -110,8 +110,8 @@ impl<E, T: Lanes> Lane<E, T> {
             && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
     }
 
-    /// Counts the step [`RecoveryStep::Salvage`], if some requests of the failed transfer already
-    /// have blocks that were transferred before it.
+    /// Counts the step [`RecoveryStep::Salvage`] if some requests of the failed transfer have
+    /// blocks that are transferred already, so that only their other blocks are sent again.
     pub fn salvage<const N: usize, P: Profile>(
         &mut self,
         batch: &Batch<N>,

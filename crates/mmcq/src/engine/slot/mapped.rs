@@ -1,4 +1,5 @@
-//! Which slots are mapped, and whether waiting requests are still to be mapped.
+//! Records for which requests the memory is mapped for DMA, and whether the memory of waiting
+//! requests must still be mapped.
 
 use super::{Slot, Slots};
 

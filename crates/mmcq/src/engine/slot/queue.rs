@@ -60,7 +60,7 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Links a request in as the last, and returns its age.
+    /// Appends a request to the list of the queue, and returns its age.
     #[inline(always)]
     pub(super) fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);
@@ -161,7 +161,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Queues a request that was queued before, with its old age, behind one that is queued.
+    /// Puts a request that was queued before into the queue again, with its old age: directly
+    /// behind the queued request in slot `last`.
     pub fn push_behind(&mut self, index: u8, last: u8) {
         let (age, next) = (self.span(index).age, self.at(last).next);
         let slot = self.at_mut(index);
@@ -176,7 +177,8 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Links a slot in before one that is queued and not the head.
+    /// Inserts a slot into the list of the queue before the slot `next`, which is queued and not
+    /// the first.
     fn insert(&mut self, index: u8, next: u8) {
         let previous = self.at(next).previous;
         let slot = self.at_mut(index);

@@ -194,7 +194,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.queue_failed(now_ns);
     }
 
-    /// Fails the oldest task with this error; without a task, the queue fails.
+    /// Fails the oldest task with this error. If the card's queue has no task, the engine gives up
+    /// the whole queue.
     #[cold]
     fn fail_task(&mut self, error: Error, now_ns: u64) {
         if self.lane.choose_suspect(&mut self.batch, &self.slots, &mut self.bus, &mut self.timers, None) {

@@ -190,8 +190,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether the collected request is a durable write on a card with a cache. Its task
-    /// must then be a reliable write.
+    /// Returns whether the batch's first request is a durable write, and the card has a cache. Its
+    /// task must then be a reliable write.
     pub fn is_reliable(&self, slots: &Slots<N>, card: &Card) -> bool {
         let rules = slots.at(self.first()).rules();
         let cached = card.target().is_some_and(|target| target.flush != FlushBy::Status);

@@ -63,7 +63,8 @@ enum Chosen {
     Nothing,
     /// No task is chosen; the loop continues with this action first.
     Turn(Turn),
-    /// A task was chosen: its requests are collected, and their memory is mapped.
+    /// A task was chosen: its requests are in the engine's batch, and their memory is mapped for
+    /// DMA.
     Task,
 }
 
@@ -332,12 +333,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Asks the policy for the next request. Called when the card has no task and none can be added
-    /// to its queue. Returns true if the policy picks a request that cannot use the queue.
+    /// to its queue. Returns true if the policy picks a request: one that cannot use the queue, or one
+    /// that could, since a policy may pick another request each time. Without the queue either can
+    /// start.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
-        self.order
-            .pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
-            .is_some_and(|first| !self.is_ordinary_task(first))
+        self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns).is_some()
     }
 
     fn leave_queue(&mut self, now_ns: u64) -> Turn {
@@ -365,8 +366,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Chooses the next task, with the requests merged to it, of at most this many blocks and
-    /// segments of memory. The requests are collected and mapped, and still queued.
+    /// Chooses the requests of the next task, of at most this many blocks and segments of memory
+    /// together. Puts them in the engine's batch and maps their memory for DMA, but does not remove
+    /// them from the queue yet.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {

@@ -59,7 +59,8 @@ impl<E, T: Lanes> Lane<E, T> {
         Some((Step::Params, emmc::queued_task_params(task)))
     }
 
-    /// Makes the collected requests a task; CMD44 and CMD45 are still to be sent.
+    /// Makes the requests of `batch` a task, and gives the task a number. CMD44 and CMD45, which
+    /// announce the task to the card, are sent later.
     pub fn describe_task<const N: usize>(
         &mut self,
         batch: &Batch<N>,

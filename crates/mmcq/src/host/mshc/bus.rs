@@ -25,11 +25,11 @@ enum Stage {
     Requests,
     /// DesignWare, after `Requests`: waits until the reset of the FIFO reads 0.
     Fifo,
-    /// First stage of a clock change: waits until the controller has taken over "clock off".
+    /// First stage of a clock change: waits until the controller has switched the card's clock off.
     ClockOff,
-    /// Second stage of a clock change: waits until the controller has taken over the new divider.
+    /// Second stage of a clock change: waits until the new divider has taken effect.
     ClockDivider,
-    /// Third stage of a clock change: waits until the controller has taken over "clock on".
+    /// Third stage of a clock change: waits until the controller has switched the card's clock on.
     ClockOn,
 }
 

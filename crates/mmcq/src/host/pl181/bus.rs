@@ -7,9 +7,9 @@ use crate::host::{BusOp, Regs, Step, Width};
 /// The bus settings as register values, and the ramp of the supply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bus {
-    /// Value of MCIPower.
+    /// Value of the power register (MCIPower) that the driver has set.
     power: u32,
-    /// Value of MCIClock.
+    /// Value of the clock register (MCIClock) that the driver has set.
     clock: u32,
     /// Frequency of the card's clock in hertz, 0 while the clock is stopped.
     pub(super) clock_hz: u32,

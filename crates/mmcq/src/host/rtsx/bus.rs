@@ -124,7 +124,8 @@ pub(super) struct Bus {
     starts_clock: bool,
     /// Requested SD clock in hertz, 0 while the clock is stopped.
     clock_hz: u32,
-    /// Phases of sending and sampling before tuning.
+    /// Clock phases of sending and of sampling that the driver uses as long as no tuning has found
+    /// another sampling phase.
     phases: (u8, u8),
     sample_phase: u8,
 }

@@ -26,7 +26,7 @@ pub(super) struct Active {
     pub(super) response: Option<Response>,
 }
 
-/// Work of the list in progress.
+/// What the command list in progress does for its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The list sends a command and receives its response.
@@ -216,7 +216,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Starts the list, and the DMA of the table if the phase has data.
+    /// Starts the command list of the phase, and the DMA of its scatter/gather table if the phase
+    /// has data.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);

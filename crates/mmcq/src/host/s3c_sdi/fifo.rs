@@ -37,8 +37,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Fills a FIFO that holds `count` bytes, except its last word: known drivers never fill the
-    /// FIFO completely.
+    /// Writes data into the FIFO, which holds `count` bytes already, until only its last word is
+    /// free. The last word stays free because known drivers never fill the FIFO completely.
     pub(super) fn fill(&mut self, segments: &[Segment], count: u32) {
         let room = (FIFO_BYTES - 1).saturating_sub(count) & !3;
         let bytes = room.min(self.transfer.left);

@@ -148,12 +148,14 @@ pub const DAT1: u16 = 0x100;
 /// [`DAT1`]: DAT1 is high, so no SDIO interrupt is signalled.
 pub const DAT1_HIGH: u32 = 1 << 0;
 
-/// Board's DMA controller: bus address of the data.
+/// Register of the board's DMA controller: bus address of the data. The board's
+/// [`Regs`](crate::host::Regs) maps the registers of that controller at offsets 0x110 to 0x118,
+/// after those of the SDI.
 pub const DMA_ADDRESS: u16 = 0x110;
-/// Board's DMA controller: length of the transfer in bytes, and its direction.
+/// Register of the board's DMA controller: length of the transfer in bytes, and its direction.
 pub const DMA_LENGTH: u16 = 0x114;
 /// [`DMA_LENGTH`]: the data go from memory to the card.
 pub const DMA_TO_CARD: u32 = 1 << 31;
-/// Board's DMA controller: writing 1 starts it, 0 stops it; reads 1 while a transfer is in
-/// progress.
+/// Register of the board's DMA controller: writing 1 starts it, 0 stops it; reads 1 while a
+/// transfer is in progress.
 pub const DMA_START: u16 = 0x118;

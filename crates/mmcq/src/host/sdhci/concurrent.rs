@@ -22,7 +22,8 @@ const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 /// State of the commands that are sent during a phase's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
-    /// Response of the phase itself, if it is a short one.
+    /// Response to the phase's own command, if it is a short one (32 bits). A command during the
+    /// data overwrites the response register.
     response: u32,
     line: Line,
 }

@@ -113,7 +113,7 @@ pub(super) struct Transfer {
     pub(super) sdma_next: u64,
     /// Bus address after the last byte of the transfer.
     pub(super) sdma_end: u64,
-    /// Blocks that the CPU has not yet transferred through the buffer port.
+    /// Number of blocks that the CPU has not yet transferred through the buffer port.
     pub(super) blocks: u32,
     pub(super) block_bytes: u32,
     pub(super) cursor: Cursor,

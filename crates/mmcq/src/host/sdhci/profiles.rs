@@ -3,8 +3,9 @@
 //!
 //! A profile is a constant to start from; change it with the setters of [`SdhciConfig`]. If the
 //! base clock in the capabilities may be wrong, the profile is a [`NeedsClock`], and
-//! [`clock`](NeedsClock::clock) makes a configuration from it. A line "PHY" says what the board's
-//! [`Surroundings`](crate::host::surroundings::Surroundings) must set around the controller.
+//! [`clock`](NeedsClock::clock) makes a configuration from it. A line "PHY" says what the board
+//! must set around the controller. The board's code does this in methods of
+//! [`Surroundings`](crate::host::surroundings::Surroundings).
 //!
 //! Each profile was tested on this project's model of a standard controller, which has none of the
 //! deviations. "Tested on" names the emulated machines on which a profile was tested too.
@@ -41,8 +42,9 @@ const fn quirks(quirks: Quirks) -> SdhciConfig {
 /// Tested on QEMU's machine xilinx-zynq-a9.
 pub const ZYNQ: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: the board sets tap delays for each
-/// timing in the system-level registers (`pins`), and again after a tuning.
+/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: the board's method `Surroundings::pins`
+/// sets tap delays for each timing in the system-level registers. The board sets them again after a
+/// tuning.
 ///
 /// Tested on QEMU's machine xlnx-zcu102 at high speed.
 pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
@@ -82,14 +84,15 @@ pub const BCM2835_EMMC: NeedsClock = NeedsClock(
 pub const BCM2711_EMMC2: NeedsClock =
     NeedsClock(quirks(Quirks::ACCESS_32BIT.with(Quirks::EXTERNAL_POWER)).fixed(true));
 
-/// Raspberry Pi 5. PHY: the board switches the supply of the signal lines (`signalling`), and sets
-/// pins in the register block next to the controller.
+/// Raspberry Pi 5. PHY: the board switches the supply of the signal lines (method `signalling` of
+/// `Surroundings`), and sets pins in the register block next to the controller (method `pins`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const BCM2712: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Aspeed AST2400 to AST2600: two slots at offsets 0x100 and 0x200 from their common register
-/// block. PHY: the board sets the phase of the clock in the common block (`pins`).
+/// block. PHY: the board's method `Surroundings::pins` sets the phase of the clock in the common
+/// block.
 ///
 /// Tested on QEMU's machine ast2600-evb.
 pub const ASPEED: NeedsClock = NeedsClock(SdhciConfig::new());
@@ -100,27 +103,28 @@ pub const ASPEED: NeedsClock = NeedsClock(SdhciConfig::new());
 pub const NPCM7XX: SdhciConfig = SdhciConfig::new();
 
 /// Cadence SD4HC (Microchip PolarFire): the SDHCI begins at offset 0x200 of Cadence's registers.
-/// PHY: the board sets delays by HRS04 for each timing (`pins`), and the timing of an eMMC in
-/// HRS06.
+/// PHY: the board's method `Surroundings::pins` sets delays by HRS04 for each timing, and the
+/// timing of an eMMC in HRS06.
 ///
 /// Tested on QEMU's machine microchip-icicle-kit, whose registers the driver reached by qtest.
 pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
 
 /// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross a boundary of
 /// 128 MiB, so the board's [`Dma`](crate::host::Dma) must not return memory that crosses one. PHY:
-/// the board sets the vendor's delay line at offset 0x500 (`pins`, `clock`).
+/// the board's methods `pins` and `clock` of `Surroundings` set the vendor's delay line at offset
+/// 0x500.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const DWCMSHC: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Texas Instruments AM654 and its successors. PHY: the board sets delay line and output taps in
-/// the subsystem's registers (`pins`, `clock`).
+/// Texas Instruments AM654 and its successors. PHY: the board's methods `pins` and `clock` of
+/// `Surroundings` set delay line and output taps in the subsystem's registers.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const AM654: SdhciConfig = SdhciConfig::new();
 
-/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: the board sets delays at offset
-/// 0x200 of the registers (`pins`).
+/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: the board's method
+/// `Surroundings::pins` sets delays at offset 0x200 of the registers.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const SPRD: NeedsClock = NeedsClock(SdhciConfig::emmc_18());
@@ -137,8 +141,8 @@ pub const PCI: SdhciConfig = SdhciConfig::new();
 
 /// NXP's uSDHC, used through [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The base clock is the
 /// root clock of the chip's clock controller. A board whose card-detect line is not at the
-/// controller's CD_B pin sets [`fixed`](SdhciConfig::fixed). PHY: the board sets the pads for each
-/// timing (`pins`).
+/// controller's CD_B pin sets [`fixed`](SdhciConfig::fixed). PHY: the board's method
+/// `Surroundings::pins` sets the pads for each timing.
 ///
 /// Tested on QEMU's machine mcimx6ul-evk.
 pub const USDHC: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS));

@@ -13,8 +13,9 @@ use crate::host::Regs;
 use core::cell::Cell;
 
 const BLOCK_ATTRIBUTES: u16 = BLOCK_SIZE;
-/// Block size and block count in Block Attributes (BLK_ATT). SDHCI's buffer boundary field between
-/// them is masked off.
+/// Bits of Block Attributes (BLK_ATT) that are copied from SDHCI's registers at this offset: the
+/// block count, and bits 11:0 of the block size. SDHCI's bits 14:12 (buffer boundary) are masked
+/// off. So bit 12 of uSDHC's block size, which only a block of 4096 bytes needs, is always 0.
 const BLOCK_ATTRIBUTES_MASK: u32 = 0xffff_0fff;
 /// Command Transfer Type (CMD_XFR_TYP): the command. SDHCI's word at this offset has Transfer Mode
 /// in its lower half.

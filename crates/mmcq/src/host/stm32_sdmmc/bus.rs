@@ -22,15 +22,15 @@ const IO_ABORT: u32 = 1 << 31 | 6 << 9;
 /// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The time for which the lines are low has passed.
+    /// The end of the time for which the lines are low.
     Cycle,
-    /// The time for which the lines are high without a clock has passed.
+    /// The end of the time for which the lines are high without a clock.
     Off,
-    /// A command that is still in progress has ended.
+    /// The end of a command that is still in progress.
     Command,
-    /// The data path has become idle, after the driver has stopped it.
+    /// The data path becomes idle, after the driver has stopped it.
     Abort,
-    /// The voltage switch to 1.8 V has ended.
+    /// The end of the voltage switch to 1.8 V.
     Switch,
 }
 
@@ -38,7 +38,7 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
     No,
-    /// Detection will be enabled when the data path is idle.
+    /// The driver enables the detection as soon as the controller's data path is idle.
     Soon,
     /// Detection is enabled until the card is switched off.
     Yes,

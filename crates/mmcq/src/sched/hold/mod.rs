@@ -135,7 +135,7 @@ pub struct Hold {
     /// that they lost is taken off. Negative if the last loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
-    /// Number of the last started transfers in a row that did not continue an earlier request.
+    /// Number of transfers that have ended since a request last continued an earlier one.
     dull: u8,
     /// Number of transfers that must end until the engine may again split a batch, so that its last
     /// requests wait for the next transfer.

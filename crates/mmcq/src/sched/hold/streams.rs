@@ -197,8 +197,8 @@ impl Stream {
         if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
 
-    /// Returns how many requests of the stream are complete and expected to be followed by new
-    /// ones, when `waiting` requests of the stream wait.
+    /// Returns how many new requests of the stream are expected: the number that its clients keep
+    /// under way, less the `waiting` requests that have come already.
     pub fn away(&self, waiting: u8) -> u8 {
         self.depth.saturating_sub(waiting)
     }

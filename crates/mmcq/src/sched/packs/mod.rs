@@ -50,13 +50,13 @@ pub struct PackStats {
     pub reads: u32,
     /// Number of entries in all packed writes and reads.
     pub entries: u32,
-    /// Packed writes with a late error for which the card named the entry that failed.
+    /// Number of packed writes with a late error for which the card named the entry that failed.
     pub split: u32,
     /// Number of packed commands whose transfer failed: all their requests were sent again, one at
     /// a time.
     pub failures: u32,
-    /// Packed writes with a late error for which the card named no entry: all their writes were
-    /// sent again, one at a time.
+    /// Number of packed writes with a late error for which the card named no entry: all their
+    /// writes were sent again, one at a time.
     pub suspected: u32,
     /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,
@@ -243,7 +243,7 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// Takes the direction of the pack that has ended or failed; `None`: there was no pack.
+    /// Takes the direction of the pack that has ended or failed; `None`: no pack has.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }

@@ -171,8 +171,8 @@ impl Hosted {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// Notes that the registers were read for the end of the oldest task: they are not read again
-    /// until a task ends.
+    /// Notes that the engine has read the registers to see whether the oldest task has ended
+    /// without an interrupt. The engine does not read them again for this until a task ends.
     pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }

@@ -533,8 +533,8 @@ impl Tasks {
         self.stats.lost = self.stats.lost.wrapping_add(1);
     }
 
-    /// Stops the use of the controller's command queue engine. Earlier failures do not count
-    /// against the software.
+    /// Gives up the controller's command queue engine: from now on software drives the card's
+    /// queue. Failures with the engine do not count against the software.
     pub(crate) fn leave_engine(&mut self, why: Demotion) {
         self.stats.engine.get_or_insert(why);
         self.failures = Failures::NONE;

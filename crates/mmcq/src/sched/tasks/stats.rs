@@ -53,13 +53,13 @@ impl fmt::Display for Demotion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStats {
-    /// Tasks announced (CMD44 and CMD45).
+    /// Number of tasks announced to the card (CMD44 and CMD45).
     pub announced: u32,
-    /// Tasks executed (CMD46, CMD47).
+    /// Number of tasks executed (CMD46, CMD47).
     pub executed: u32,
-    /// Polls for ready tasks.
+    /// Number of times that the engine polled the card for ready tasks.
     pub asked: u32,
-    /// Polls that found no new ready task.
+    /// Number of these polls that found no new ready task.
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,
@@ -70,12 +70,12 @@ pub struct TaskStats {
     /// Number of tasks whose doorbell was rung: given to the controller's command queue engine.
     /// They count as announced and executed, too.
     pub rung: u32,
-    /// Writes of the doorbell register.
+    /// Number of writes of the doorbell register.
     pub rings: u32,
     /// Number of times that the command queue engine reported the end of a task whose doorbell had
     /// not been rung.
     pub stale: u32,
-    /// Interrupts or doorbells of the command queue engine that were lost.
+    /// Number of interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,
     /// Why the controller's command queue engine is not used any more; the software drives the
     /// queue then. `None`: it was not given up.

@@ -107,7 +107,8 @@ impl Sleepers {
         self.1.notify_all();
     }
 
-    /// Sleeps as the contract of [`Idle`] demands it with a condition variable.
+    /// Sleeps on a condition variable while [`Idle`] allows it, as the contract of [`Idle`]
+    /// requires.
     pub fn idle(&self, idle: &Idle) {
         let mut held = self.0.lock().unwrap();
         while idle.may_sleep() {

@@ -185,6 +185,10 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
         if self.at != At::Rest && !allowed {
             return Step::Failed;
         }
+        if self.at == At::Runs {
+            // The list ends here. An interrupt of it, which belongs to nobody now, is acknowledged.
+            self.at = At::Stopped;
+        }
         let step = self.host.set_bus(op, first, now_ns);
         if matches!((op, step), (BusOp::ResetLines | BusOp::ResetAll, Step::Done)) {
             self.at = At::Rest;

@@ -34,7 +34,7 @@ pub const DPT: u16 = 0x34;
 pub const TCLR: u16 = 0x38;
 /// CQSSC1: when the engine asks the card for ready tasks (CMD13).
 pub const SSC1: u16 = 0x40;
-/// CQSSC2: the RCA that the engine uses in these CMD13.
+/// CQSSC2: the RCA in the CMD13 by which the engine asks the card for ready tasks.
 pub const SSC2: u16 = 0x44;
 /// CQCRDCT: response of the last direct command.
 pub const CRDCT: u16 = 0x48;

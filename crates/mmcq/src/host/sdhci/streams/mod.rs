@@ -96,7 +96,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
-    /// A write: the card's transfer is open, the controller's is not.
+    /// A write that only the card keeps open. For the controller each of its phases is a complete
+    /// transfer.
     Carrier,
     /// The transfer cannot be continued.
     Ended,

@@ -23,13 +23,13 @@ const BLOCK_BYTES: u32 = 512;
 /// Largest value of the Block Count register.
 const COUNT: u32 = 65_535;
 
-/// A transfer that is stopped at a boundary.
+/// An open transfer whose SDMA has stopped at a boundary of memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stops {
     direction: Direction,
     /// Bytes from one SDMA buffer boundary in memory to the next: the controller stops at each.
     step: u32,
-    /// Blocks that are left in the Block Count register.
+    /// Number of blocks that the Block Count register still counts before it reaches 0.
     left: u32,
     /// Whether the transfer is stopped at a block gap: the card has received all blocks that were
     /// sent.

@@ -1,0 +1,65 @@
+//! Judges what a flush promises to the requests of several clients: no request ends before a flush
+//! that its own client has submitted earlier, and only a client that has flushed itself writes
+//! before the flush of another.
+
+use super::case::SLOTS;
+use super::clients::Client;
+use mmcq::task::Platform;
+use mmcq_sim::checker::{Answer, Asked, Fault, Violation};
+
+/// What is known of the order in which the clients' requests end.
+#[derive(Debug)]
+pub(super) struct Ends {
+    /// Requests that ended well and that no flush was compared with yet: number, client, kind.
+    news: Vec<(u32, u8, Asked)>,
+    /// Whether each client has had a flush that ended, or has left one.
+    has_flushed: [bool; 256],
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Ends { news: Vec::new(), has_flushed: [false; 256] }
+    }
+}
+
+impl Ends {
+    /// Notes the answer to a request.
+    pub fn note(&mut self, number: u32, client: u8, asked: Asked, answer: Answer) {
+        if asked == Asked::Flush {
+            // A flush that reports an earlier loss has flushed all the same.
+            self.news.push((0, client, asked));
+        }
+        if answer == Answer::Done {
+            self.news.push((number, client, asked));
+        }
+    }
+
+    /// Notes that a client has dropped the future of its request; the request itself may still be
+    /// executed.
+    pub fn note_left(&mut self, client: u8, asked: Asked) {
+        self.has_flushed[usize::from(client)] |= asked == Asked::Flush;
+    }
+
+    /// Compares the requests that have ended with the flushes that have not. All clients whose
+    /// requests have ended were polled before.
+    pub fn judge<B: Platform>(&mut self, clients: &[Option<Client<'_, B>>; SLOTS]) -> Result<(), Violation> {
+        let waiting = clients.iter().flatten().filter(|client| client.asked() == Asked::Flush);
+        for client in waiting {
+            let (flush, of) = (client.number(), client.origin());
+            let overtakes = |&&(number, ended, asked): &&(u32, u8, Asked)| {
+                let own = ended == of;
+                let changes = !matches!(asked, Asked::Read | Asked::Flush);
+                number > flush && (own || changes && !self.has_flushed[usize::from(ended)])
+            };
+            if let Some((number, ended, _)) = self.news.iter().find(overtakes) {
+                let text =
+                    format!("request {number} of client {ended} ended before flush {flush} of client {of}");
+                return Err(Violation::new(Fault::Misordered, text));
+            }
+        }
+        for (_, client, asked) in self.news.drain(..) {
+            self.has_flushed[usize::from(client)] |= asked == Asked::Flush;
+        }
+        Ok(())
+    }
+}
