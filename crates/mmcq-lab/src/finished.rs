@@ -69,8 +69,8 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let reads = u128::from(merged) * u128::from(without[0]) / u128::from((without[0] + without[1]).max(1));
     let reads = (reads as u64).min(all[0]);
     let merges = [reads, (merged - reads).min(all[1])];
-    let ticks = |dir: &DirStats| (dir.lat.ns.mean * dir.lat.ns.samples as f64) as u64;
-    DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
+    let ticks_ns = [0, 1].map(|d| of(d, |dir| dir.under_way_ns));
+    DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns }
 }
 
 /// Returns the counters of the run, and what a saved report needs besides the jobs so that its load

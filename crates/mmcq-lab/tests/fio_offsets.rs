@@ -7,6 +7,7 @@
 //! hexadecimal), `wF:OFFSET+LENGTH` (write), `sF` (fsync) or `dF` (fdatasync). At its end is `= `
 //! and the number of all steps, or `= any` for a job that ends at a fixed time.
 
+use mmcq_lab::fio::offsets::extent;
 use mmcq_lab::fio::state::{Io, JobState, Next, Times};
 use mmcq_lab::fio::{Dir, System, expand, parse_command_line};
 
@@ -189,4 +190,23 @@ fn orders_of_the_installed_fio() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// Checks where the copies of a job begin if their distance, or their offset, is a share of the
+/// file: at the next whole block, as in fio 3.33.
+#[test]
+fn shares_of_a_file_begin_at_whole_blocks() {
+    for (options, expected) in [
+        ("--offset_increment=33%", [0, 5_537_792, 11_075_584]),
+        ("--offset=1% --offset_increment=33%", [167_936, 5_705_728, 11_243_520]),
+        ("--offset=1% --offset_increment=1000", [167_936, 172_032, 172_032]),
+        ("--offset_increment=1000", [0, 1000, 2000]),
+    ] {
+        let args = ["--name=a", "--bs=4k", "--size=64k"].into_iter().chain(options.split(' '));
+        let args: Vec<String> = args.map(str::to_owned).collect();
+        let jobs = parse_command_line(&args, &System).expect("a job");
+        let starts = [0, 1, 2]
+            .map(|subjob| extent(&jobs.jobs[0], subjob, &[16 << 20], 1).expect("an extent").regions[0].start);
+        assert_eq!(starts, expected, "{options}");
+    }
 }

@@ -81,3 +81,28 @@ fn a_job_that_continues_on_errors_stops_at_an_invalid_request() {
         (Some(1), &22.into(), &1.into())
     );
 }
+
+/// Checks that jobs of a flow keep their shares with the I/O engine `null` too: when the second has
+/// ended, the first has done a third as many.
+#[test]
+fn a_flow_holds_with_the_engine_null() {
+    let all =
+        jobs("--ioengine=null --bs=4k --size=400k --exitall --flow_id=1 --name=a --flow=1 --name=b --flow=3");
+    let [first, second] = [0, 1].map(|job| all[job]["read"]["total_ios"].as_u64().unwrap());
+    assert!(second == 100 && first.abs_diff(33) <= 2, "{first} and {second}");
+}
+
+/// Checks that `io_size=0` is as if it were not given, and that a job has one kind of rate, as in
+/// fio.
+#[test]
+fn no_io_size_and_one_kind_of_rate() {
+    for none in ["0", "0%"] {
+        let job = &jobs(&format!("--name=a --filename=f --rw=read --size=64k --io_size={none}"))[0];
+        assert_eq!(bytes(job, "read"), 64 << 10, "{none}");
+    }
+    let folder = JobFolder::new("");
+    for rates in ["--rate=1m --rate_iops=100", "--rw=rw --rate=1m, --rate_iops=,100"] {
+        let line = format!("run -- --name=a --filename=f --size=64k {rates}");
+        refused(folder.folder(), &line, &["rate= and rate_iops=", "expected only one of them"]);
+    }
+}

@@ -185,6 +185,105 @@ fn transfers_are_submitted_and_collected_in_groups() {
     assert!(stats.completes <= 256, "{}", stats.completes);
 }
 
+/// Returns after how many thinktimes each transfer of a job begins.
+fn thoughts_before(options: &str) -> Vec<u64> {
+    let mut disk = Disk::new(1 << 20, 100_000);
+    run(&mut disk, &format!("rw=read\nsize=64k\nioengine=libaio\nthinktime=20ms\n{options}"));
+    disk.trace.iter().map(|(at_ns, _)| at_ns / (20 * MS)).collect()
+}
+
+/// Checks that thinktime counts transfers that the job has collected, as fio 3.33 does, or those
+/// that it has issued.
+#[test]
+fn thinktime_counts_what_is_complete_or_what_is_issued() {
+    for (options, expected) in [
+        ("iodepth=1\nthinktime_blocks=4", [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]),
+        ("iodepth=4\nthinktime_blocks=1", [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        ("iodepth=4\nthinktime_blocks=4", [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]),
+        ("iodepth=4\nthinktime_blocks=6", [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2]),
+        ("iodepth=8\nthinktime_blocks=3", [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2]),
+    ] {
+        assert_eq!(thoughts_before(options), expected, "{options}");
+        assert_eq!(thoughts_before(&format!("{options}\nthinktime_blocks_type=complete")), expected);
+    }
+    for (options, expected) in [
+        ("iodepth=4\nthinktime_blocks=4", [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]),
+        ("iodepth=4\nthinktime_blocks=1", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+        ("iodepth=4\nthinktime_blocks=6", [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2]),
+    ] {
+        let options = format!("{options}\nthinktime_blocks_type=issue");
+        assert_eq!(thoughts_before(&options), expected, "{options}");
+    }
+}
+
+/// Checks that the run time alone ends a job with `time_based`, as in fio.
+#[test]
+fn a_time_based_job_has_no_number_of_ios() {
+    let stats = run(&mut Disk::new(1 << 20, 100_000), "rw=read\ntime_based\nruntime=1s\nnumber_ios=50");
+    assert_eq!(stats.dirs[0].total_ios, 10_000);
+    let stats = run(&mut Disk::new(1 << 20, 100_000), "rw=read\nruntime=1s\nnumber_ios=50");
+    assert_eq!(stats.dirs[0].total_ios, 50);
+}
+
+/// Checks that a job with `time_based` and an engine that blocks only writes, as in fio; with
+/// another engine it verifies after each round.
+#[test]
+fn a_time_based_job_verifies_only_with_an_engine_that_does_not_block() {
+    for (options, read) in [
+        ("ioengine=psync", 0),
+        ("ioengine=libaio\nio_submit_mode=offload", 0),
+        ("ioengine=libaio", 5_000),
+        ("ioengine=psync\nverify_backlog=16", 5_000),
+    ] {
+        let options = format!("rw=write\nsize=64k\nverify=crc32c\ntime_based\nruntime=1s\n{options}");
+        let stats = run(&mut Disk::new(1 << 20, 100_000), &options);
+        let [reads, writes] = stats.dirs.each_ref().map(|dir| dir.total_ios);
+        assert!(reads.abs_diff(read) <= 16 && (reads + writes).abs_diff(10_000) <= 1, "{options}: {reads}");
+    }
+    let file = parse_text("t.fio", b"[a]\nrw=write\nverify=meta\ntime_based\nruntime=1", &System).unwrap();
+    assert!(file.notes.iter().any(|note| note.option == "verify"), "{:?}", file.notes);
+}
+
+/// Checks that the part of a window after a job's end gives no sample, even if other jobs run on.
+#[test]
+fn a_job_that_ends_early_has_no_sample_of_the_time_behind_it() {
+    let workers = workers("[a]\nfilename=f\nrw=read\nrate_iops=100\nnumber_ios=120\n");
+    let (mut state, now) = Disk::new(1 << 20, 100_000).run(&workers[0]);
+    assert_eq!(now / (100 * MS), 11);
+    let stats = state.finish(100 * now, Cpu::default());
+    let dir = &stats.dirs[0];
+    assert_eq!((dir.iops.samples, dir.iops.min, dir.bw_kib.samples, dir.bw_kib.min), (2, 100, 2, 400));
+}
+
+/// Checks that a job of depth 4 collects one completion at a time, and only when its queue is full,
+/// as fio does: the depth stays 4, and the last ones end together.
+#[test]
+fn completions_are_collected_when_the_queue_is_full() {
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, "rw=read\nsize=64k\nioengine=libaio\niodepth=4");
+    // The classes are a depth of 1, of 2 and 3, and of 4 and more.
+    assert_eq!(stats.depth[..3], [1, 2, 13]);
+    assert_eq!((stats.transfers(), stats.completes), (16, 14));
+}
+
+/// Checks that the last transfers end together for the job, and each for itself at the disk.
+#[test]
+fn a_disk_is_busy_until_each_transfer_is_complete() {
+    let list = workers("[a]\nrw=read\nsize=8k\nioengine=libaio\niodepth=4");
+    let mut state = JobState::new(&list[0], &[1 << 20], 1).unwrap();
+    let [first, second] = [0, 1].map(|_| match state.next(0) {
+        Next::Io(io) => io,
+        other => panic!("{other:?}"),
+    });
+    for (io, complete_ns) in [(first, 1000), (second, 5000)] {
+        assert_eq!(state.next(complete_ns), Next::AfterCompletion);
+        state.complete(&io, Times { start_ns: 0, issue_ns: 0, complete_ns }, Ok(4096), None);
+    }
+    assert_eq!(state.next(5000), Next::Done);
+    let dir = &state.stats().dirs[0];
+    assert_eq!((dir.clat.ns.min, dir.clat.ns.max, dir.under_way_ns), (5000, 5000, 6000));
+}
+
 #[test]
 fn threads_of_their_own_keep_the_pace_while_transfers_are_under_way() {
     let gaps = |mode: &str| -> Vec<u64> {

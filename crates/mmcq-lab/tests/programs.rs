@@ -398,3 +398,95 @@ for n in range(4000):
         assert!(way != "plain" || lost > 0, "{way}: the cut finds nothing: {told}");
     }
 }
+
+/// Checks waits of threads with a limit that nothing ends: the card's clock is then at the limit.
+#[test]
+fn waits_with_a_limit_take_the_time_of_the_cards_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static mtx_t plain;
+static struct timespec at;
+static struct timespec *in(clockid_t clock) {
+  clock_gettime(clock, &at);
+  at.tv_nsec += 20000000;
+  if (at.tv_nsec >= 1000000000) at = (struct timespec){at.tv_sec + 1, at.tv_nsec - 1000000000};
+  return &at;
+}
+static void is(const char *what, clockid_t clock, int late) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  long long ns = (now.tv_sec - at.tv_sec) * 1000000000LL + now.tv_nsec - at.tv_nsec;
+  if (!late || ns < 0 || ns > 1000000) {
+    printf("%s: %s, %lld ns after the limit\n", what, late ? "late" : "not late", ns);
+    exit(1);
+  }
+}
+#define R CLOCK_REALTIME
+#define M CLOCK_MONOTONIC
+static void *waits(void *none) {
+  int word = 7;
+  is("timedlock", R, pthread_mutex_timedlock(&mutex, in(R)) == ETIMEDOUT);
+  is("clocklock", M, pthread_mutex_clocklock(&mutex, M, in(M)) == ETIMEDOUT);
+  is("mtx", R, mtx_timedlock(&plain, in(R)) == thrd_timedout);
+  is("timedrdlock", R, pthread_rwlock_timedrdlock(&rwlock, in(R)) == ETIMEDOUT);
+  is("timedwrlock", R, pthread_rwlock_timedwrlock(&rwlock, in(R)) == ETIMEDOUT);
+  is("clockrdlock", M, pthread_rwlock_clockrdlock(&rwlock, M, in(M)) == ETIMEDOUT);
+  is("clockwrlock", M, pthread_rwlock_clockwrlock(&rwlock, M, in(M)) == ETIMEDOUT);
+  long result = syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 7, in(M), 0, ~0u);
+  is("futex of the monotonic clock", M, result == -1 && errno == ETIMEDOUT);
+  result = syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 7, in(R), 0, ~0u);
+  is("futex of the real clock", R, result == -1 && errno == ETIMEDOUT);
+  struct timespec all = {0, 20000000};
+  in(M);
+  result = syscall(SYS_futex, &word, FUTEX_WAIT, 7, &all, 0, 0);
+  is("futex of a duration", M, result == -1 && errno == ETIMEDOUT);
+  return none;
+}
+int main(void) {
+  struct timespec one, two;
+  char data[512];
+  int fd = open("f", O_RDWR);
+  if (pread(fd, data, 512, 0) != 512) return 2;
+  clock_gettime(R, &one);
+  if (timespec_get(&two, TIME_UTC) != TIME_UTC || one.tv_sec != two.tv_sec || one.tv_nsec != two.tv_nsec) return 3;
+  mtx_init(&plain, mtx_timed);
+  pthread_mutex_lock(&mutex);
+  mtx_lock(&plain);
+  pthread_rwlock_wrlock(&rwlock);
+  pthread_t thread;
+  pthread_create(&thread, NULL, waits, NULL);
+  return pthread_join(thread, NULL);
+}"#;
+    compiled(folder.path(), "waits", source);
+    well(folder.path(), &["exec", "--file", "f=1M", "--", "./waits"]);
+}
+
+/// Checks that a folder cannot have the name of a file of the card.
+#[test]
+fn no_folder_takes_the_name_of_the_cards_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "
+import os
+here = os.open('.', os.O_RDONLY)
+for name, at in ('f', None), ('f', here), (os.path.abspath('f'), None), ('./f', None):
+    try: os.mkdir(name, dir_fd=at)
+    except FileExistsError: pass
+    else: raise SystemExit(name)
+assert os.path.isfile('f')
+os.mkdir('g')
+";
+    well(folder.path(), &["exec", "--file", "f=1M", "--", "python3", "-c", program]);
+    assert!(!folder.path().join("f").exists() && folder.path().join("g").is_dir());
+}

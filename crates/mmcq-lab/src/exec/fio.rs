@@ -18,9 +18,15 @@ const MINOR_LEAST: u32 = 20;
 /// I/O engines whose calls the laboratory intercepts.
 const ENGINES: [&str; 7] = ["libaio", "psync", "sync", "vsync", "pvsync", "pvsync2", "null"];
 
+/// Largest number of I/Os that a job of fio may have under way: the size of its ring in the memory
+/// that it shares with the laboratory.
+const UNDER_WAY_MAX: u64 = super::shared::RING as u64;
+
 /// Options that are refused, each with its reason and an alternative.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 13] = [
     ("startdelay", "no time passes before the first job; expected jobs without it"),
+    ("thinktime_spin", "no time passes while a job spins; expected thinktime alone"),
+    ("flow", "no time passes while a job waits for its flow; expected jobs without it, or mmcq run"),
     ("gtod_cpu", "fio's clock is the laboratory's; expected jobs without it"),
     ("verify_async", "its threads would not be jobs; expected jobs without it"),
     ("idle-prof", "the CPUs are not this machine's; expected fio without it"),
@@ -176,6 +182,9 @@ struct Section {
     bytes: Option<u64>,
     jobs: u32,
     files_each: u32,
+    engine: String,
+    /// Number of I/Os that the job may have under way, with an engine that does not block.
+    depth: u64,
 }
 
 impl Section {
@@ -186,6 +195,8 @@ impl Section {
         bytes: None,
         jobs: 1,
         files_each: 1,
+        engine: String::new(),
+        depth: 1,
     };
 
     /// Handles an option of this section if the option is about files or their lengths.
@@ -202,6 +213,8 @@ impl Section {
             "size" => self.bytes = value::size(value, 1024).ok(),
             "numjobs" => self.jobs = number()?,
             "nrfiles" => self.files_each = number()?,
+            "ioengine" => value.clone_into(&mut self.engine),
+            "iodepth" => self.depth = value::size(value, 1024).unwrap_or(self.depth),
             _ => {}
         }
         Ok(())
@@ -224,6 +237,10 @@ impl Section {
     /// Ends the section: adds the job's devices and files to `asked`. Returns false if the job
     /// names no file.
     fn close(self, asked: &mut Asked) -> Result<bool, String> {
+        if self.engine == "libaio" && self.depth > UNDER_WAY_MAX {
+            let Section { name, depth, .. } = self;
+            return Err(format!("fio's iodepth {depth}, job {name}: expected {UNDER_WAY_MAX} at most"));
+        }
         if let Some(directory) = &self.directory {
             for (path, bytes) in self.made(directory)? {
                 match asked.made.iter_mut().find(|(known, _)| *known == path) {
@@ -325,6 +342,7 @@ mod tests {
         assert!(!of("--output=x --name=global").unwrap().has_job);
         assert!(of("--name=a --rw=read").unwrap().names_none);
         assert!(of("--name=of-all --filename=x --name=a").is_ok());
+        assert!(of("--name=a --iodepth=512 --name=b --iodepth=256 --ioengine=libaio").is_ok());
         let text = "[a]\nname=a\n[global]\nrw=read\n name = all of them \n;name=no\n[b]\nname=b";
         assert_eq!(names_in(text), ["all of them"]);
     }
@@ -366,6 +384,10 @@ mod tests {
             ("--name=a --filename=x --name=b", "job b: no filename"),
             ("--name=b --name=of-all --filename=x", "job b: no filename"),
             ("--name=a --io_submit_mode=offload", "expected inline"),
+            ("--name=a --thinktime=5 --thinktime_spin=2", "fio's thinktime_spin: no time passes"),
+            ("--flow=1 --name=a --name=b --flow=3", "fio's flow: no time passes"),
+            ("--ioengine=libaio --name=a --iodepth=257", "fio's iodepth 257, job a: expected 256 at most"),
+            ("--iodepth=1k --name=a --ioengine=libaio --name=b", "job a: expected 256 at most"),
         ] {
             assert!(of(line).unwrap_err().contains(part), "{line}");
         }

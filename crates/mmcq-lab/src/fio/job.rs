@@ -3,7 +3,7 @@
 mod draws;
 mod grouped;
 
-use super::error::{ParseError, Place};
+use super::error::{Note, ParseError, Place};
 use super::script::Script;
 pub use draws::{Distribution, RandomGenerator, Zone};
 use std::sync::Arc;
@@ -281,6 +281,9 @@ pub struct Job {
     pub ramp_time_ns: u64,
     pub thinktime_ns: u64,
     pub thinktime_blocks: u32,
+    /// Option `thinktime_blocks_type=issue`: whether `thinktime_blocks` counts transfers that were
+    /// issued, instead of those that have ended.
+    pub thinktime_by_issue: bool,
     /// Limit of the job's rate in bytes per second, `[read, write]`; `None`: no limit.
     pub rate_bytes: [Option<u64>; 2],
     pub rate_iops: [Option<u32>; 2],
@@ -385,6 +388,7 @@ impl Job {
             ramp_time_ns: 0,
             thinktime_ns: 0,
             thinktime_blocks: 1,
+            thinktime_by_issue: false,
             rate_bytes: [None; 2],
             rate_iops: [None; 2],
             poisson: false,
@@ -462,8 +466,9 @@ impl Job {
         }
     }
 
-    /// Checks that the options of the job fit together.
-    pub fn check(&self) -> Result<(), ParseError> {
+    /// Checks that the options of the job fit together. A returned note says which of them has no
+    /// effect beside the others.
+    pub fn check(&self) -> Result<Option<Note>, ParseError> {
         let fail = |message: String| Err(ParseError::new(&Place::Job(self.name.clone()), message));
         for dir in Dir::ALL {
             let bs = &self.bs[dir.index()];
@@ -473,6 +478,10 @@ impl Job {
         }
         if self.time_based && self.runtime_ns.is_none_or(|ns| ns == 0) {
             return fail("time_based: expected runtime= beside it".to_string());
+        }
+        let any_rate = |given: [bool; 2]| given.contains(&true);
+        if any_rate(self.rate_bytes.map(|r| r.is_some())) && any_rate(self.rate_iops.map(|r| r.is_some())) {
+            return fail("rate= and rate_iops=: expected only one of them".to_string());
         }
         if self.verify == Verify::Pattern && self.verify_pattern.is_empty() {
             return fail("verify=pattern: expected verify_pattern= beside it".to_string());
@@ -488,7 +497,7 @@ impl Job {
         {
             return fail(format!("verify needs {header} bytes of each block: expected a larger bs="));
         }
-        Ok(())
+        Ok(self.never_read_back())
     }
 
     /// Returns the names of the files that copy number `subjob` of this job uses.

@@ -472,7 +472,7 @@ impl<'a> Reader<'a> {
 
     fn end_section(&mut self) -> Result<(), ParseError> {
         if let Section::Job(job) = std::mem::replace(&mut self.section, Section::Outside) {
-            job.check()?;
+            self.out.notes.extend(job.check()?);
             if self.out.jobs.len() >= SECTIONS_MAX {
                 let message = format!("[{}]: expected at most {SECTIONS_MAX} jobs", job.name);
                 return Err(ParseError::new(&job.place, message));

@@ -121,6 +121,9 @@ pub struct DirStats {
     pub clat: Latency,
     /// Latency from the start of submission to completion: the sum of `slat` and `clat`.
     pub lat: Latency,
+    /// Time in ns for which the transfers were under way, summed: each until it was complete, even
+    /// if the worker collected it later.
+    pub under_way_ns: u64,
     /// Rate in KiB per second, with a sample for each time window.
     pub bw_kib: Running,
     /// Number of transfers per second, with a sample for each time window.
@@ -156,6 +159,7 @@ impl DirStats {
         self.slat.pool(&other.slat);
         self.clat.pool(&other.clat);
         self.lat.pool(&other.lat);
+        self.under_way_ns += other.under_way_ns;
         self.bw_kib.add_rates(&other.bw_kib);
         self.iops.add_rates(&other.iops);
     }

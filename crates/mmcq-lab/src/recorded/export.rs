@@ -5,9 +5,10 @@
 //! (C). The time of D is the start of a data command on the bus:
 //!
 //! - the command that names the I/O's first block;
-//! - for an I/O that continues another I/O, the command of that other I/O;
-//! - if no command names the I/O (its transfer was already open, or it was packed), the newest data
-//!   command since its arrival;
+//! - for an I/O whose blocks follow those of another I/O in the same transfer, the command of this
+//!   transfer;
+//! - if no command is known to move the I/O (it was packed), the newest data command since its
+//!   arrival;
 //! - for a flush, the command that flushes the card's cache, which may serve several flushes.
 //!
 //! Times count from the start of the load.
@@ -23,6 +24,10 @@ use std::rc::Rc;
 
 /// Byte of the EXT_CSD by which a host flushes the cache.
 const FLUSH_CACHE: u32 = 32;
+/// Bit of CMD23's argument: the command that follows is packed.
+const PACKED: u32 = 1 << 30;
+/// Bit of CMD44's argument: the task reads.
+const TASK_READS: u32 = 1 << 30;
 /// Device number of mmcblk0 in the recording: major 179, minor 0.
 const DEVICE: u32 = 179 << 20;
 
@@ -80,6 +85,23 @@ struct Keeper {
     open: Vec<Open>,
     /// Time in ns at which the newest data command on the bus began.
     command_ns: u64,
+    /// Transfer on the DAT lines; `None`: there is none, or it is not known which blocks it moves.
+    moving: Option<Moving>,
+    /// Whether the next data command is packed, so that its blocks are those of several places.
+    packed: bool,
+    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction.
+    task: Option<(u64, Direction)>,
+}
+
+/// A transfer on the DAT lines.
+struct Moving {
+    direction: Direction,
+    /// Time in ns at which the transfer's command began.
+    at_ns: u64,
+    /// Next block that the transfer moves.
+    next: u64,
+    /// First block behind the I/Os that are known to be part of the transfer.
+    edge: u64,
 }
 
 impl Keeper {
@@ -118,26 +140,82 @@ impl Keeper {
         }
     }
 
-    /// Records a data command that begins at the block `first`. An I/O that begins at this block,
-    /// and the I/Os that continue it, get the command's time. `direction`: of the command's data;
-    /// `None`: not known.
-    fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
-        self.command_ns = at_ns;
-        let mut next = first;
-        let goes = |open: &Open, next: u64, direction: Option<Direction>| {
+    /// Gives the time of a command to an I/O that has none yet and begins at the block `first`.
+    /// Returns the first block behind this I/O; `None`: there is no such I/O. `direction`: of the
+    /// command's data; `None`: not known.
+    fn goes(&mut self, first: u64, direction: Option<Direction>, at_ns: u64) -> Option<u64> {
+        let open = self.open.iter_mut().find(|open| {
             let data = open.io.blocks > 0 && open.io.how != How::Discard;
             open.went_ns.is_none()
                 && data
-                && open.io.lba == next
+                && open.io.lba == first
                 && direction.is_none_or(|d| d == open.io.direction)
-        };
-        while let Some(at) = self.open.iter().position(|open| goes(open, next, direction)) {
-            let open = &mut self.open[at];
-            let (io, went_ns) = (open.io, at_ns.max(open.came_ns));
-            open.went_ns = Some(went_ns);
-            (next, direction) = (io.lba + u64::from(io.blocks), Some(io.direction));
-            self.row(went_ns, event::ISSUE, &io, true);
+        })?;
+        let (io, went_ns) = (open.io, at_ns.max(open.came_ns));
+        open.went_ns = Some(went_ns);
+        self.row(went_ns, event::ISSUE, &io, true);
+        Some(io.lba + u64::from(io.blocks))
+    }
+
+    /// Records a command that begins a transfer at the block `first`.
+    fn transfer(&mut self, first: u64, direction: Direction, at_ns: u64) {
+        self.command_ns = at_ns;
+        let edge = self.goes(first, Some(direction), at_ns).unwrap_or(first);
+        let is_packed = std::mem::take(&mut self.packed);
+        self.moving = (!is_packed).then_some(Moving { direction, at_ns, next: first, edge });
+    }
+
+    /// Records a command that queues a task at the block `first`.
+    fn queued(&mut self, first: u64, at_ns: u64) {
+        self.command_ns = at_ns;
+        let task = self.task.take();
+        let direction = task.map(|(_, direction)| direction);
+        let end = first + task.map_or(1, |(blocks, _)| blocks);
+        let mut next = first;
+        // Each turn goes on by the length of an I/O.
+        while next < end
+            && let Some(behind) = self.goes(next, direction, at_ns)
+        {
+            next = behind;
         }
+    }
+
+    /// Records a block on the DAT lines. An I/O that begins there is part of the transfer.
+    fn block(&mut self, read: bool) {
+        let Some(Moving { direction, at_ns, next, edge }) = self.moving else { return };
+        if read != (direction == Direction::Read) {
+            return;
+        }
+        let behind = if next < edge { None } else { self.goes(next, Some(direction), at_ns) };
+        let edge = behind.unwrap_or(edge);
+        self.moving = Some(Moving { direction, at_ns, next: next + 1, edge });
+    }
+
+    /// Records an event on the bus.
+    fn bus(&mut self, event: BusEvent) {
+        let (index, arg, at_ns) = match event {
+            BusEvent::Command { index, arg, start_ns, .. } => (index, arg, start_ns),
+            BusEvent::Block { read, bytes: 512, .. } => return self.block(read),
+            _ => return,
+        };
+        let first = if self.block_addressed { u64::from(arg) } else { u64::from(arg / 512) };
+        match index {
+            // A status is possible while the transfer is open.
+            13 => return,
+            17 | 18 => return self.transfer(first, Direction::Read, at_ns),
+            24 | 25 => return self.transfer(first, Direction::Write, at_ns),
+            23 => self.packed = arg & PACKED != 0,
+            44 => {
+                let direction = if arg & TASK_READS != 0 { Direction::Read } else { Direction::Write };
+                self.task = Some((u64::from(arg & 0xffff), direction));
+            }
+            45 => self.queued(first, at_ns),
+            // A write of FLUSH_CACHE [eMMC 6.6.39], or of an extension register of an SD card.
+            49 => self.flush(at_ns),
+            6 if arg >> 24 == 3 && arg >> 16 & 0xff == FLUSH_CACHE => self.flush(at_ns),
+            _ => {}
+        }
+        self.moving = None;
     }
 
     /// Records a command that flushes the card's cache. Each flush of a job was served by the last
@@ -253,25 +331,64 @@ pub(crate) fn is_kept() -> bool {
 
 /// Records an event on the bus of the machine that runs on this thread.
 pub(crate) fn note(event: BusEvent) {
-    let BusEvent::Command { index, arg, start_ns, .. } = event else { return };
-    // Commands that begin a transfer, or queue one, at the block of their argument. Also commands
-    // that flush: a write of FLUSH_CACHE [eMMC 6.6.39], or of an extension register of an SD card.
-    let flushes = index == 49 || index == 6 && arg >> 24 == 3 && arg >> 16 & 0xff == FLUSH_CACHE;
-    let direction = match index {
-        17 | 18 => Some(Direction::Read),
-        24 | 25 => Some(Direction::Write),
-        45 => None,
-        _ if flushes => None,
-        _ => return,
-    };
     KEEPER.with(|keeper| {
         if let Some(keeper) = &*keeper.borrow() {
-            let mut keeper = keeper.borrow_mut();
-            if flushes {
-                return keeper.flush(start_ns);
-            }
-            let first = if keeper.block_addressed { u64::from(arg) } else { u64::from(arg / 512) };
-            keeper.command(first, direction, start_ns);
+            keeper.borrow_mut().bus(event);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn io(lba: u64, direction: Direction) -> Io {
+        let (job, core, how, sync, skip) = (0, 0, How::Plain, true, 0);
+        Io { job, core, direction, how, sync, lba, blocks: 8, buffer: lba as u32, skip }
+    }
+
+    fn command(index: u8, arg: u32, start_ns: u64) -> BusEvent {
+        BusEvent::Command { index, arg, auto: false, start_ns, end_ns: start_ns + 240 }
+    }
+
+    /// Returns the time at which each I/O of eight blocks went to the card, after these events on
+    /// the bus. A number in `blocks` is how many blocks follow the command.
+    fn went(direction: Direction, ios: u64, bus: &[(BusEvent, u32)]) -> Vec<u64> {
+        let mut keeper = Keeper { block_addressed: true, ..Keeper::default() };
+        let all: Vec<Io> = (0..ios).map(|n| io(100 + 8 * n, direction)).collect();
+        all.iter().for_each(|io| keeper.io(io, None, 1));
+        for &(event, blocks) in bus {
+            keeper.bus(event);
+            for _ in 0..blocks {
+                let read = direction == Direction::Read;
+                keeper.bus(BusEvent::Block { read, bytes: 512, good: true, start_ns: 0, end_ns: 0 });
+            }
+        }
+        all.iter().for_each(|io| keeper.io(io, Some(true), 9_000));
+        keeper.completed.iter().map(|one| one.went_ns).collect()
+    }
+
+    /// Checks that neighbours which wait have the time of their own commands, and those of one
+    /// transfer the time of this transfer.
+    #[test]
+    fn an_io_goes_with_the_command_that_moves_its_blocks() {
+        let each = [100, 108, 116].map(|lba| (command(18, lba, u64::from(lba) * 10), 8));
+        assert_eq!(went(Direction::Read, 3, &each), [1000, 1080, 1160]);
+        let two = [(command(23, 16, 490), 0), (command(25, 100, 500), 16), (command(25, 116, 700), 8)];
+        assert_eq!(went(Direction::Write, 3, &two), [500, 500, 700]);
+        // A status, and a register that is read, are no part of it.
+        let status = [(command(18, 100, 500), 8), (command(13, 0, 600), 8), (command(8, 0, 650), 1)];
+        assert_eq!(went(Direction::Read, 3, &status), [500, 500, 500]);
+        let stopped = [(command(18, 100, 500), 8), (command(12, 0, 600), 1), (command(18, 108, 700), 8)];
+        assert_eq!(went(Direction::Read, 2, &stopped), [500, 700]);
+    }
+
+    #[test]
+    fn tasks_of_the_queue_have_the_time_at_which_they_are_queued() {
+        let task = |id: u32, blocks, lba, at_ns| {
+            [(command(44, TASK_READS | id << 16 | blocks, at_ns - 9), 0), (command(45, lba, at_ns), 0)]
+        };
+        let bus = [task(0, 16, 100, 500), task(1, 8, 116, 800)].concat();
+        assert_eq!(went(Direction::Read, 3, &bus), [500, 500, 800]);
+    }
 }

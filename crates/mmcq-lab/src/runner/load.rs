@@ -316,7 +316,7 @@ impl<'a> Load<'a> {
 
     /// Returns what a job must do if it is ahead of the other jobs of its flow (fio's `flow=`),
     /// because it has begun more I/Os than its share. `None`: the job need not wait.
-    fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
+    fn held_by_flow(&mut self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {
             return None;
@@ -332,8 +332,11 @@ impl<'a> Load<'a> {
         if u128::from(self.flowed[job]) * u128::from(weights) <= u128::from(own.flow) * u128::from(moved) {
             return None;
         }
-        if own.flow_sleep_ns > 0 && self.states[job].outstanding() > 0 {
-            return Some(Next::Wait);
+        if own.flow_sleep_ns > 0 {
+            self.states[job].collect_all(now_ns);
+            if self.states[job].outstanding() > 0 {
+                return Some(Next::Wait);
+            }
         }
         let pause_ns = if own.flow_sleep_ns > 0 { own.flow_sleep_ns } else { FLOW_LOOK_NS };
         Some(Next::Until(now_ns.saturating_add(pause_ns)))
@@ -362,9 +365,15 @@ impl<'a> Load<'a> {
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {
+            if let Some(held) = self.held_by_flow(j, at_ns) {
+                return held;
+            }
             let times = Times { start_ns: at_ns, issue_ns: at_ns, complete_ns: at_ns + self.null_ns };
             match self.states[j].next(at_ns) {
-                FioNext::Io(fio) => self.states[j].complete(&fio, times, Ok(fio.bytes), None),
+                FioNext::Io(fio) => {
+                    self.flowed[j] += 1;
+                    self.states[j].complete(&fio, times, Ok(fio.bytes), None);
+                }
                 FioNext::Sync(sync) => self.states[j].complete_sync(&sync, times, Ok(())),
                 FioNext::Wait(until_ns) => return Next::Until(until_ns),
                 FioNext::AfterCompletion => {}

@@ -217,7 +217,8 @@ fn operation(
         command::READ | command::FLUSH => command_flag::FUA,
         command::WRITE | command::TRIM => command_flag::FUA,
         command::WRITE_ZEROES => command_flag::FUA | command_flag::NO_HOLE,
-        command::BLOCK_STATUS => command_flag::REQUEST_ONE,
+        // A client may force every command, although only writes have something to force.
+        command::BLOCK_STATUS => command_flag::FUA | command_flag::REQUEST_ONE,
         _ => return Err((Errno::Invalid, "an unknown command")),
     };
     if flags & !allowed != 0 {
@@ -376,6 +377,20 @@ mod tests {
             socket.write_all(&request(command::WRITE, REQUEST_MAX + 512)).unwrap();
             assert_eq!(connection.join().unwrap().unwrap_err().kind(), ErrorKind::InvalidData);
         }
+    }
+
+    #[test]
+    fn block_status_may_be_forced() {
+        let agreed = Agreed { structured: true, allocation: true };
+        let of = |flags: u16| {
+            let mut bytes = request(command::BLOCK_STATUS, 512);
+            bytes[4..6].copy_from_slice(&flags.to_be_bytes());
+            let request = Request::parse(bytes[..].try_into().unwrap()).unwrap();
+            operation(&request, Vec::new(), &EXPORT, agreed)
+        };
+        let forced = of(command_flag::FUA | command_flag::REQUEST_ONE);
+        assert!(matches!(forced, Ok(Op::Status { offset: 0, length: 512, one: true })));
+        assert!(matches!(of(command_flag::NO_HOLE), Err((Errno::Invalid, _))));
     }
 
     /// Returns whether the server ended the connection because its client was too slow.

@@ -131,26 +131,29 @@ pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> i
                 agreed.structured = true;
                 say(answer::ACK, &[])?;
             }
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => match contexts(export, &data) {
-                _ if !agreed.structured => say(answer::INVALID, b"structured replies come first")?,
-                None => say(answer::INVALID, b"malformed")?,
-                Some(None) => say(answer::UNKNOWN, b"no such export")?,
-                Some(Some(queries)) => {
-                    let set = asked == option::SET_META_CONTEXT;
-                    let listed = !set && queries.is_empty();
-                    let wanted = listed || queries.iter().any(|q| q == ALLOCATION || !set && q == "base:");
-                    if wanted {
-                        let id = if set { ALLOCATION_ID } else { 0 };
-                        let mut context = id.to_be_bytes().to_vec();
-                        context.extend(ALLOCATION.as_bytes());
-                        say(answer::META_CONTEXT, &context)?;
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                let set = asked == option::SET_META_CONTEXT;
+                // A new set replaces the one before, even if it is refused.
+                agreed.allocation &= !set;
+                match contexts(export, &data) {
+                    _ if !agreed.structured => say(answer::INVALID, b"structured replies come first")?,
+                    None => say(answer::INVALID, b"malformed")?,
+                    Some(None) => say(answer::UNKNOWN, b"no such export")?,
+                    Some(Some(queries)) => {
+                        let listed = !set && queries.is_empty();
+                        let wanted =
+                            listed || queries.iter().any(|q| q == ALLOCATION || !set && q == "base:");
+                        if wanted {
+                            let id = if set { ALLOCATION_ID } else { 0 };
+                            let mut context = id.to_be_bytes().to_vec();
+                            context.extend(ALLOCATION.as_bytes());
+                            say(answer::META_CONTEXT, &context)?;
+                        }
+                        agreed.allocation |= set && wanted;
+                        say(answer::ACK, &[])?;
                     }
-                    if set {
-                        agreed.allocation = wanted;
-                    }
-                    say(answer::ACK, &[])?;
                 }
-            },
+            }
             option::LIST | option::STRUCTURED_REPLY => say(answer::INVALID, b"no data expected")?,
             _ => say(answer::UNSUPPORTED, b"not known here")?,
         }
@@ -208,4 +211,56 @@ fn contexts(export: &Export, data: &[u8]) -> Option<Option<Vec<String>>> {
         return None;
     }
     Some(known.then_some(queries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watchdog;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// Returns the bytes of an option that a client sends.
+    fn sent(number: u32, data: &[u8]) -> Vec<u8> {
+        let length = (data.len() as u32).to_be_bytes();
+        [&nbd::OPTION_MAGIC.to_be_bytes()[..], &number.to_be_bytes(), &length, data].concat()
+    }
+
+    /// Returns the data of an option that asks for contexts of the export `name`.
+    fn asks(name: &str, query: &str) -> Vec<u8> {
+        let length = |text: &str| (text.len() as u32).to_be_bytes();
+        let count = 1u32.to_be_bytes();
+        [&length(name), name.as_bytes(), &count, &length(query), query.as_bytes()].concat()
+    }
+
+    /// Checks that contexts of block status that a client has set do not outlast a further set that
+    /// is refused or has other contexts.
+    #[test]
+    fn a_set_of_contexts_replaces_the_one_before_even_if_it_is_refused() {
+        let _alive = watchdog::watch();
+        let export =
+            Export { name: "card".to_owned(), bytes: 512, read_only: true, trims: false, request_max: 512 };
+        let (good, list) = (asks("card", ALLOCATION), option::LIST_META_CONTEXT);
+        for (number, second, expected) in [
+            (option::SET_META_CONTEXT, good.clone(), true),
+            (option::SET_META_CONTEXT, asks("other", ALLOCATION), false),
+            (option::SET_META_CONTEXT, asks("card", "qemu:"), false),
+            (option::SET_META_CONTEXT, vec![0; 3], false),
+            (list, asks("other", ALLOCATION), true),
+        ] {
+            let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+            let client = [
+                3u32.to_be_bytes().to_vec(),
+                sent(option::STRUCTURED_REPLY, &[]),
+                sent(option::SET_META_CONTEXT, &good),
+                sent(number, &second),
+                sent(option::EXPORT_NAME, &[]),
+            ];
+            ours.write_all(&client.concat()).unwrap();
+            let agreed = negotiate(&mut theirs, &export, Duration::from_secs(3600)).unwrap().unwrap();
+            assert_eq!((agreed.structured, agreed.allocation), (true, expected), "{number}, {second:?}");
+            drop(theirs);
+            ours.read_to_end(&mut Vec::new()).unwrap();
+        }
+    }
 }

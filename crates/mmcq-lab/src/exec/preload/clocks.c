@@ -69,6 +69,12 @@ time_t time(time_t *out) {
   return t.tv_sec;
 }
 
+int timespec_get(struct timespec *t, int base) {
+  if (base == TIME_UTC && clock_is_on()) return clock_gettime(CLOCK_REALTIME, t) ? 0 : base;
+  REAL(timespec_get);
+  return real(t, base);
+}
+
 /* CPU times are this machine's, and would differ from run to run. */
 int getrusage(__rusage_who_t who, struct rusage *usage) {
   if (!head) {
@@ -150,6 +156,13 @@ static uint64_t in_virtual(const struct timespec *at) {
   return s < 0 ? 1 : (uint64_t)s * 1000000000 + (uint64_t)at->tv_nsec + 1;
 }
 
+/* Nothing came: so long is over, for all others too. */
+static void over_at(uint64_t end) {
+  int error = errno;
+  if (end && !on_fio) sleep_until(end);
+  errno = error;
+}
+
 #define TIMED(name, proto, pass, version) \
   int name proto { \
     static int(*real) proto; \
@@ -163,10 +176,7 @@ static uint64_t in_virtual(const struct timespec *at) {
       at = &t; \
     } \
     int result = real pass; \
-    int error = errno; \
-    /* Nothing came: so long is over, for all others too. */ \
-    if (end && !on_fio && (result == ETIMEDOUT || (result < 0 && error == ETIMEDOUT))) sleep_until(end); \
-    errno = error; \
+    if (result == ETIMEDOUT || result == thrd_timedout || (result < 0 && errno == ETIMEDOUT)) over_at(end); \
     return result; \
   }
 TIMED(pthread_cond_timedwait, (pthread_cond_t *restrict c, pthread_mutex_t *restrict m, const struct timespec *restrict at),
@@ -176,6 +186,37 @@ TIMED(pthread_cond_clockwait,
       (c, m, k, at), "GLIBC_2.34")
 TIMED(sem_timedwait, (sem_t *restrict s, const struct timespec *restrict at), (s, at), "GLIBC_2.34")
 TIMED(sem_clockwait, (sem_t *restrict s, clockid_t k, const struct timespec *restrict at), (s, k, at), "GLIBC_2.34")
+TIMED(pthread_mutex_timedlock, (pthread_mutex_t *restrict m, const struct timespec *restrict at), (m, at), "GLIBC_2.34")
+TIMED(pthread_mutex_clocklock, (pthread_mutex_t *restrict m, clockid_t k, const struct timespec *restrict at), (m, k, at),
+      "GLIBC_2.34")
+TIMED(mtx_timedlock, (mtx_t *restrict m, const struct timespec *restrict at), (m, at), "GLIBC_2.34")
+TIMED(cnd_timedwait, (cnd_t *restrict c, mtx_t *restrict m, const struct timespec *restrict at), (c, m, at), "GLIBC_2.34")
+#define TIMED_RWLOCK(of) \
+  TIMED(pthread_rwlock_timed##of, (pthread_rwlock_t *restrict l, const struct timespec *restrict at), (l, at), \
+        "GLIBC_2.34") \
+  TIMED(pthread_rwlock_clock##of, (pthread_rwlock_t *restrict l, clockid_t k, const struct timespec *restrict at), \
+        (l, k, at), "GLIBC_2.34")
+TIMED_RWLOCK(rdlock)
+TIMED_RWLOCK(wrlock)
+
+/* The limit of FUTEX_WAIT is a duration, that of the other waits a time of a clock. */
+static long timed_futex(long *a) {
+  int op = (int)a[1] & FUTEX_CMD_MASK;
+  const struct timespec *at = (const struct timespec *)a[3];
+  struct timespec t;
+  uint64_t end = 0;
+  if (op == FUTEX_WAIT && at) {
+    end = now_ns() + (uint64_t)at->tv_sec * 1000000000 + (uint64_t)at->tv_nsec;
+  } else if ((op == FUTEX_WAIT_BITSET || op == FUTEX_LOCK_PI || op == FUTEX_LOCK_PI2 || op == FUTEX_WAIT_REQUEUE_PI) &&
+             at) {
+    end = in_virtual(at);
+    to_real(at, &t);
+    a[3] = (long)&t;
+  }
+  long result = call(SYS_futex, a[0], a[1], a[2], a[3], a[4], a[5]);
+  if (result < 0 && errno == ETIMEDOUT) over_at(end);
+  return result;
+}
 
 int timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old) {
   if (head && is_background) {

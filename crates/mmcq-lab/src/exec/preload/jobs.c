@@ -41,8 +41,13 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/xattr.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef FUTEX_LOCK_PI2
+#define FUTEX_LOCK_PI2 13 /* Linux 5.14 */
+#endif
 
 #define MAGIC 0x71636d6du
 #define FILES 64

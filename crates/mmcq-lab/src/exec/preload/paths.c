@@ -231,12 +231,15 @@ int faccessat(int dir, const char *path, int mode, int flags) {
 }
 
 int mkdir(const char *path, mode_t mode) {
-  if (is_folder(path)) {
-    errno = EEXIST;
-    return -1;
-  }
+  if (is_folder(path) || index_at(AT_FDCWD, path, 0) >= 0) return cannot(EEXIST);
   REAL(mkdir);
   return real(path, mode);
+}
+
+int mkdirat(int dir, const char *path, mode_t mode) {
+  if (index_at(dir, path, 0) >= 0) return cannot(EEXIST);
+  REAL(mkdirat);
+  return real(dir, path, mode);
 }
 
 /* Owners, modes and times are not kept, and there are no attributes. */

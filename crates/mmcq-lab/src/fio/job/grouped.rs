@@ -1,6 +1,8 @@
-//! How many transfers a job has under way, and how many it submits and collects together.
+//! How many transfers a job has under way, how many it submits and collects together, and whether
+//! it verifies them.
 
-use super::Job;
+use super::{Job, Verify};
+use crate::fio::error::Note;
 
 impl Job {
     /// Returns how many transfers the job may have in flight at a time: `iodepth`, or 1 with an I/O
@@ -9,11 +11,25 @@ impl Job {
         if self.ioengine.blocks() && !self.offload { 1 } else { self.iodepth }
     }
 
+    /// Returns whether the job itself collects completions, by calls of its own: with an I/O engine
+    /// that does not block, unless separate threads submit the transfers.
+    pub fn is_collecting(&self) -> bool {
+        !self.ioengine.blocks() && !self.offload
+    }
+
     /// Returns whether the job submits or collects several transfers in one call. False with fio's
     /// defaults, and with an I/O engine that blocks: each transfer then has its own calls.
     pub fn is_grouped(&self) -> bool {
         let most = self.iodepth_batch.max(self.iodepth_batch_complete_min);
-        !self.ioengine.blocks() && !self.offload && most.max(self.iodepth_batch_complete_max) > 1
+        self.is_collecting() && most.max(self.iodepth_batch_complete_max) > 1
+    }
+
+    /// Returns whether the job reads back what it writes, to verify it. As in fio, a job with
+    /// `time_based` does so after each round over its files only if it collects completions;
+    /// otherwise its writes take the whole run time.
+    pub fn reads_back(&self) -> bool {
+        let in_time = !self.time_based || self.is_collecting() || self.verify_backlog > 0;
+        self.verify != Verify::Off && self.do_verify && in_time
     }
 
     /// Returns the number of queued transfers that the job submits together; as in fio at most
@@ -26,5 +42,18 @@ impl Job {
     /// `outstanding` transfers are under way.
     pub fn collects(&self, outstanding: u32) -> u32 {
         self.iodepth_batch_complete_min.min(outstanding).max(1)
+    }
+
+    /// Returns a note if the job asks to verify and its writes take the whole run time; otherwise
+    /// `None`.
+    pub(super) fn never_read_back(&self) -> Option<Note> {
+        let is_asked = self.verify != Verify::Off && self.do_verify && self.rw.write;
+        (is_asked && !self.reads_back()).then(|| Note {
+            place: self.place.clone(),
+            option: "verify".to_owned(),
+            reason:
+                "with time_based and an I/O engine that blocks, the writes take the whole runtime, as in fio"
+                    .to_owned(),
+        })
     }
 }

@@ -39,13 +39,13 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
     let mut regions = Vec::new();
     let mut sizes = Taus88::new(file_size_seed);
     for &whole in file_bytes {
-        let mut start = job.offset.of(whole);
-        if matches!(job.offset, Size::Percent(_)) {
+        let increment = job.offset_increment.of(whole).saturating_mul(u64::from(subjob));
+        let mut start = job.offset.of(whole).saturating_add(increment);
+        // As in fio, the sum is rounded up to whole blocks if either part is a share of the file.
+        if [job.offset, job.offset_increment].iter().any(|size| matches!(size, Size::Percent(_))) {
             let unit = job.min_block();
             start = start.div_ceil(unit).saturating_mul(unit);
         }
-        let increment = job.offset_increment.of(whole).saturating_mul(u64::from(subjob));
-        start = start.saturating_add(increment);
         let Some(left) = whole.checked_sub(start) else {
             return fail(format!("offset={start}: expected at most {whole}, the bytes of the file"));
         };

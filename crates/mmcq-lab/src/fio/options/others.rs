@@ -138,7 +138,6 @@ pub const UNSUPPORTED: &[&str] = &[
     "steadystate_duration",
     "steadystate_ramp_time",
     "sync_file_range",
-    "thinktime_blocks_type",
     "thinktime_iotime",
     "thinktime_spin",
     "trim_backlog",

@@ -2,7 +2,7 @@
 
 use super::{Opt, distribution};
 use crate::fio::job::{
-    BlockSize, Buffers, Continue, ExitWhat, IoEngine, Job, RandomGenerator, Rw, Sequencer, Verify,
+    BlockSize, Buffers, Continue, ExitWhat, IoEngine, Job, RandomGenerator, Rw, Sequencer, Size, Verify,
 };
 use crate::fio::value::{self, Expected};
 
@@ -87,7 +87,11 @@ pub static USED: &[Opt] = &[
         Ok(())
     }),
     opt("io_size", |j, v| {
-        j.io_size = Some(value::size_or_percent(v, j.kb_base)?);
+        // As in fio, 0 is as if the option were not given.
+        j.io_size = match v {
+            "0%" => None,
+            _ => Some(value::size_or_percent(v, j.kb_base)?).filter(|size| *size != Size::Bytes(0)),
+        };
         Ok(())
     }),
     opt("filesize", |j, v| {
@@ -229,6 +233,10 @@ pub static USED: &[Opt] = &[
     time!("ramp_time", ramp_time_ns, SECOND),
     time!("thinktime", thinktime_ns, US),
     number!("thinktime_blocks", thinktime_blocks, 1, U32_MAX),
+    opt("thinktime_blocks_type", |j, v| {
+        j.thinktime_by_issue = value::word(v, &[("complete", false), ("issue", true)])?;
+        Ok(())
+    }),
     opt("rate", |j, v| {
         each_direction(v, |i, part| {
             j.rate_bytes[i] = Some(value::size(part, j.kb_base)?).filter(|rate| *rate > 0);
@@ -474,7 +482,6 @@ fn window_ms(text: &str) -> Result<u64, Expected> {
 mod tests {
     use super::*;
     use crate::fio::error::Place;
-    use crate::fio::job::Size;
     use crate::fio::options::apply;
 
     fn job(options: &[(&str, &str)]) -> Result<Job, String> {

@@ -16,6 +16,8 @@ const EILSEQ: u32 = 84;
 pub(super) struct Ended {
     io: Io,
     pub(super) times: Times,
+    /// Time in ns at which the transfer was complete; the worker may collect it later.
+    came_ns: u64,
     result: Result<u64, WorkerError>,
     /// Difference that the check of the read data found.
     difference: Option<VerifyError>,
@@ -28,8 +30,9 @@ impl JobState {
         let whole = result.as_ref().is_ok_and(|bytes| *bytes >= io.bytes);
         let data = data.filter(|_| io.check && whole);
         let check = |data| verify::check(&self.job, io.stamp.as_ref(), io.offset, data).err();
-        let ended = Ended { io: *io, times, result, difference: data.and_then(check) };
-        if self.job.is_grouped() {
+        let came_ns = times.complete_ns;
+        let ended = Ended { io: *io, times, came_ns, result, difference: data.and_then(check) };
+        if self.has_groups() {
             return self.keep(ended);
         }
         self.tick(times.complete_ns);
@@ -38,7 +41,7 @@ impl JobState {
     }
 
     /// Records a completion that the worker has collected.
-    pub(super) fn ended(&mut self, Ended { io, times, result, difference }: Ended) {
+    pub(super) fn ended(&mut self, Ended { io, times, came_ns, result, difference }: Ended) {
         let io = &io;
         self.outstanding = self.outstanding.saturating_sub(1);
         self.outstanding_writes = self.outstanding_writes.saturating_sub(u32::from(io.dir == Dir::Write));
@@ -56,6 +59,11 @@ impl JobState {
             Err(error) => return self.failed(io, error),
         };
         self.account(io, bytes, times);
+        if io.how != How::Discard {
+            let took_ns = came_ns.saturating_sub(times.start_ns);
+            self.stats.dirs[io.dir.index()].under_way_ns += took_ns;
+        }
+        self.think.ended += 1;
         if bytes < io.bytes {
             self.stats.dirs[io.dir.index()].short_ios += 1;
         }

@@ -1,10 +1,12 @@
-//! Groups of transfers, for `iodepth_batch=`, `iodepth_batch_complete_min=` and
-//! `iodepth_batch_complete_max=`.
+//! Groups of transfers that a worker submits and collects together, with an I/O engine that does
+//! not block: `iodepth_batch=`, `iodepth_batch_complete_min=` and `iodepth_batch_complete_max=`.
 //!
 //! As in fio, a transfer that the worker has prepared is queued. All queued ones are submitted
-//! together when `iodepth_batch=` of them have come, or when the worker waits. A waiting worker
-//! collects at least `iodepth_batch_complete_min=` completions in one call. Each of them ends for
-//! the worker when this call returns, not when its transfer was done.
+//! together when `iodepth_batch=` of them have come, or when the worker waits. A worker collects
+//! completions only when `iodepth=` transfers are under way, or when it waits for another reason.
+//! It then collects at least `iodepth_batch_complete_min=` of them in one call, and at the end of
+//! the pass all. Each of them ends for the worker when this call returns, not when its transfer was
+//! done.
 
 use super::complete::Ended;
 use super::{Io, JobState, Next, Phase, Sync};
@@ -21,9 +23,24 @@ pub(super) struct Groups {
     /// Flush that must wait, since transfers were queued before it.
     postponed: Option<Sync>,
     ended: VecDeque<Ended>,
+    /// Whether the worker sleeps until completions come, so that it collects them as they come.
+    sleeping: bool,
 }
 
 impl JobState {
+    /// Returns whether the worker collects completions by calls of its own. A worker that plays a
+    /// script hears of each completion at once.
+    pub(super) fn has_groups(&self) -> bool {
+        self.player.is_none() && self.job.is_collecting()
+    }
+
+    /// Collects all completions so far, one after the other, for a worker that waits for all its
+    /// transfers: as in fio, it does so before a pause for its flow (`flow_sleep=`).
+    pub fn collect_all(&mut self, now_ns: u64) {
+        while self.collect_between(1, 1, now_ns) {}
+        self.groups.sleeping = true;
+    }
+
     /// Returns the next action of a worker that submits and collects in groups.
     pub(super) fn next_of_groups(&mut self, now_ns: u64) -> Next {
         // Each turn queues a transfer, submits some, collects some, or returns.
@@ -61,7 +78,12 @@ impl JobState {
                     }
                     self.submit();
                 }
-                Next::AfterCompletion if !self.flushing && self.collect(now_ns) => {}
+                Next::AfterCompletion if !self.flushing => {
+                    if !self.collect(now_ns) {
+                        self.groups.sleeping = true;
+                        return next;
+                    }
+                }
                 _ => return next,
             }
         }
@@ -107,15 +129,22 @@ impl JobState {
             Phase::Pass => 1,
             _ => self.outstanding.max(1),
         };
-        let (least, most) = (least as usize, least.max(self.job.iodepth_batch_complete_max) as usize);
-        let count = self.groups.ended.len().min(most);
-        if count < least {
+        self.collect_between(least, least.max(self.job.iodepth_batch_complete_max), now_ns)
+    }
+
+    fn collect_between(&mut self, least: u32, most: u32, now_ns: u64) -> bool {
+        let count = self.groups.ended.len().min(most as usize);
+        if count < least as usize {
             return false;
         }
-        self.tick(now_ns);
+        let group: Vec<Ended> = self.groups.ended.drain(..count).collect();
+        let slept = std::mem::take(&mut self.groups.sleeping);
+        let came_ns = group.iter().map(|ended| ended.times.complete_ns).max();
+        let at_ns = came_ns.filter(|_| slept).unwrap_or(now_ns);
+        self.tick(at_ns);
         self.stats.mark_complete(count as u32);
-        for mut ended in self.groups.ended.drain(..count).collect::<Vec<_>>() {
-            ended.times.complete_ns = now_ns;
+        for mut ended in group {
+            ended.times.complete_ns = at_ns;
             self.ended(ended);
         }
         true

@@ -33,7 +33,7 @@ use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
 pub use crate::fio::script::How;
 use grouped::Groups;
-use pace::{Held, Poisson};
+use pace::{Held, Poisson, Think};
 use played::Player;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -151,8 +151,7 @@ pub struct JobState {
     write_number: u64,
     held: Option<Held>,
     rest: VecDeque<Io>,
-    blocks_since_think: u32,
-    think_until_ns: Option<u64>,
+    think: Think,
     paced_from_ns: u64,
     paced_bytes: [u64; 2],
     written: Written,
@@ -210,8 +209,7 @@ impl JobState {
             write_number: 0,
             held: None,
             rest: VecDeque::new(),
-            blocks_since_think: 0,
-            think_until_ns: None,
+            think: Think::default(),
             paced_from_ns: 0,
             paced_bytes: [0; 2],
             written: Written::new(ordered),
@@ -259,7 +257,7 @@ impl JobState {
 
     /// Returns what the caller has to do next; `now_ns` is the present time.
     pub fn next(&mut self, now_ns: u64) -> Next {
-        if self.job.is_grouped() { self.next_of_groups(now_ns) } else { self.step(now_ns) }
+        if self.has_groups() { self.next_of_groups(now_ns) } else { self.step(now_ns) }
     }
 
     fn step(&mut self, now_ns: u64) -> Next {
@@ -483,12 +481,14 @@ impl JobState {
 
     fn pass_is_issued(&self) -> bool {
         let job = &self.job;
+        if job.time_based {
+            // As in fio, the run time alone ends a time-based job. Where the job verifies, it does
+            // so after each round over its files.
+            let is_rounds = job.verify != Verify::Off && job.is_collecting();
+            return is_rounds && self.pass_issued_bytes >= self.extent.pass_bytes;
+        }
         if job.number_ios.is_some_and(|n| self.issued >= n.saturating_mul(job.loops.into())) {
             return true;
-        }
-        if job.time_based {
-            // A time-based job that verifies does so after each round over its files.
-            return job.verify != Verify::Off && self.pass_issued_bytes >= self.extent.pass_bytes;
         }
         let limit = self.extent.limit_bytes.saturating_mul(job.loops.into());
         self.issued_bytes.iter().sum::<u64>() >= limit
@@ -499,8 +499,7 @@ impl JobState {
         let verifies = self.job.verify != Verify::Off;
         let stamp = (dir == Dir::Write).then(|| self.stamp());
         if let Some(stamp) = stamp
-            && verifies
-            && self.job.do_verify
+            && self.job.reads_back()
         {
             self.written.add(file, offset, bytes, stamp);
         }
@@ -509,7 +508,6 @@ impl JobState {
         self.pass_issued_bytes += bytes;
         self.pass_issued += 1;
         self.issued += 1;
-        self.blocks_since_think = self.blocks_since_think.saturating_add(1);
         self.paced_bytes[dir.index()] += bytes;
         self.poisson.gone(dir);
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
@@ -524,8 +522,10 @@ impl JobState {
 
     fn issue(&mut self, io: Io) -> Next {
         self.last_read = io.dir == Dir::Read;
+        self.think.issued += 1;
+        self.think.is_due = true;
         self.outstanding_writes += u32::from(io.dir == Dir::Write);
-        if self.job.is_grouped() {
+        if self.has_groups() {
             self.outstanding += 1;
         } else {
             self.submitted();
@@ -571,7 +571,10 @@ impl JobState {
     /// Ends the measurement at this time, adds the CPU time `cpu` that the model counted, and
     /// returns all measurements.
     pub fn finish(&mut self, now_ns: u64, cpu: Cpu) -> Stats {
-        self.tick(now_ns);
+        // Behind the worker's end there is no time of it to measure, even if others run on.
+        if self.phase != Phase::Done {
+            self.tick(now_ns);
+        }
         self.end_phase(self.last_ns);
         self.stats.cpu = cpu;
         self.stats.job_runtime_ns = self.last_ns.saturating_sub(self.started_ns);

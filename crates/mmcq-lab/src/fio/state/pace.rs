@@ -35,6 +35,23 @@ impl Poisson {
     }
 }
 
+/// Counters for `thinktime=`, and the pause that it makes.
+#[derive(Debug, Default)]
+pub(super) struct Think {
+    /// Number of transfers that the worker has issued.
+    pub(super) issued: u64,
+    /// Number of transfers that have ended without an error.
+    pub(super) ended: u64,
+    /// Whether the worker has issued a transfer since it counted last.
+    pub(super) is_due: bool,
+    /// Counter's value at the newest pause.
+    last: u64,
+    /// Counter's value when the worker began to wait for the pause; `None`: it does not wait.
+    waits_at: Option<u64>,
+    /// Time in ns at which the pause ends; `None`: there is none.
+    until_ns: Option<u64>,
+}
+
 /// A transfer that must wait because of its rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
@@ -47,24 +64,29 @@ pub(super) struct Held {
 }
 
 impl JobState {
-    /// Applies `thinktime=`: after a number of blocks, all transfers must end, and then the worker
-    /// pauses. Returns the action that waits for this; `None`: no pause now.
+    /// Applies `thinktime=`: when `thinktime_blocks=` transfers have ended or were issued since the
+    /// last pause, all transfers must end, and then the worker pauses. Returns the action that waits
+    /// for this; `None`: no pause now. As in fio, the worker counts only after it has issued a
+    /// transfer, and transfers that end while it waits for the pause count for the next one.
     pub(super) fn think(&mut self, now_ns: u64) -> Option<Next> {
-        if let Some(until_ns) = self.think_until_ns {
+        let (job, think) = (&self.job, &mut self.think);
+        if let Some(until_ns) = think.until_ns {
             if now_ns < until_ns {
                 return Some(Next::Wait(until_ns));
             }
-            self.think_until_ns = None;
+            think.until_ns = None;
         }
-        if self.job.thinktime_ns == 0 || self.blocks_since_think < self.job.thinktime_blocks {
-            return None;
+        let blocks = u64::from(job.thinktime_blocks);
+        if job.thinktime_ns > 0 && std::mem::take(&mut think.is_due) {
+            let count = if job.thinktime_by_issue { think.issued } else { think.ended };
+            think.waits_at = Some(count).filter(|count| *count >= think.last + blocks);
         }
+        let count = think.waits_at?;
         if self.outstanding > 0 {
             return Some(Next::AfterCompletion);
         }
-        self.blocks_since_think = 0;
-        let until_ns = now_ns.saturating_add(self.job.thinktime_ns);
-        self.think_until_ns = Some(until_ns);
+        let until_ns = now_ns.saturating_add(job.thinktime_ns);
+        (think.last, think.waits_at, think.until_ns) = (count, None, Some(until_ns));
         Some(Next::Wait(until_ns))
     }
 
