@@ -55,6 +55,7 @@ mod slot_life;
 mod spi_left;
 mod spi_odd;
 mod spi_pl022;
+mod spi_rates;
 mod spi_rig;
 mod spi_shared;
 mod spi_stack;

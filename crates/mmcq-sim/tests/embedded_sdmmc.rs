@@ -16,7 +16,7 @@ use mmcq_sim::world::Stream;
 
 /// An SPI device on a bus of its own, for `embedded-sdmmc`.
 #[derive(Clone)]
-struct Device(SpiLine);
+pub struct Device(SpiLine);
 
 impl ErrorType for Device {
     type Error = core::convert::Infallible;
@@ -58,9 +58,9 @@ impl DelayNs for Device {
     }
 }
 
-struct Rig {
-    line: SpiLine,
-    peer: SdCard<Device, Device>,
+pub struct Rig {
+    pub line: SpiLine,
+    pub peer: SdCard<Device, Device>,
 }
 
 impl Rig {
@@ -77,7 +77,7 @@ impl Rig {
         Rig { line, peer: SdCard::new(device.clone(), device) }
     }
 
-    fn up(card: &str, habits: Habits) -> Self {
+    pub fn up(card: &str, habits: Habits) -> Self {
         let rig = Self::new(card, habits);
         rig.peer.num_bytes().unwrap_or_else(|error| panic!("{card}: {error}"));
         rig.line.set_clock(25_000_000);
@@ -101,7 +101,7 @@ impl Rig {
 
 /// Habits of a card that `embedded-sdmmc` can work with: busy shows directly after the token that
 /// ends a write.
-const PROMPT: Habits = Habits { stop_bytes: 0, ..Habits::USUAL };
+pub const PROMPT: Habits = Habits { stop_bytes: 0, ..Habits::USUAL };
 
 fn blocks(random: &mut Stream, count: u64) -> Vec<Block> {
     let block = |random: &mut Stream| {

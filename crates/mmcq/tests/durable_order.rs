@@ -106,14 +106,19 @@ fn case_of(
         .map(|(lba, blocks, fill)| write(&mut e, lba, blocks, fill, younger_durable || fill % 2 == 1));
     let (older, younger) = ([pairs[0], pairs[2]], [pairs[1], pairs[3]]);
     run(&mut e, &world, lost_at);
-    let done = |e: &mut TestEngine, id| e.take(id).unwrap().result.is_ok();
+    let mut lost = false;
+    let mut done = |e: &mut TestEngine, id| {
+        let result = e.take(id).unwrap().result;
+        lost |= matches!(result, Err(Error::CacheLost));
+        result.is_ok()
+    };
     let older = older.map(|id| done(&mut e, id));
     let mut younger = younger.map(|id| done(&mut e, id));
     if !younger_durable {
         let flush = e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 0).unwrap();
         run(&mut e, &world, None);
-        // A loss that the flush reports may include the younger writes.
-        let kept = done(&mut e, flush);
+        // A loss that a durable write or the flush reports may include the younger writes.
+        let kept = done(&mut e, flush) && !lost;
         younger = younger.map(|ok| ok && kept);
     }
     let world = world.borrow();
