@@ -69,6 +69,7 @@ impl<const N: usize> Slots<N> {
     pub(super) fn cover(&mut self, index: u8, start: u64, end: u64) {
         for owing in bits(self.owing & !(1 << index)) {
             if let Kind::Write { lba, blocks } = self.at(owing).kind()
+                && start < end
                 && lba < end
                 && start < lba.saturating_add(blocks.into())
             {
