@@ -75,8 +75,8 @@ fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
 fn an_incident_whose_request_has_gone_is_over() {
     let mut b = kept();
     for _ in 0..3 {
-        let id = b.read(0, 8);
         b.fault(1, Cause::Timeout, Stage::Data, false);
+        let id = b.read(0, 8);
         b.world.borrow_mut().stuck_state = Some(0);
         assert_eq!(b.help(), ServiceRequest::Reinit);
         assert!(b.e.cancel(id).is_some());
