@@ -239,10 +239,10 @@ impl JobState {
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
 
-    /// Returns whether the worker may issue another transfer: it is in one of its passes
-    /// (`loops=`), and was not stopped.
+    /// Returns whether the worker may prepare another transfer now: it is in one of its passes
+    /// (`loops=`), was not stopped, and has submitted all transfers that it has prepared.
     pub fn is_passing(&self) -> bool {
-        self.phase == Phase::Pass && !self.stop
+        self.phase == Phase::Pass && !self.stop && self.groups.has_submitted()
     }
 
     /// Returns the number of the worker's transfers and flushes under way.
