@@ -447,11 +447,12 @@ impl JobState {
         if self.player.is_some() {
             return self.next_of_script(now_ns);
         }
-        if self.timed_out(now_ns) || self.pass_is_issued() {
-            return None;
-        }
+        // As in fio, a pause follows the last transfer too.
         if let Some(next) = self.think(now_ns) {
             return Some(next);
+        }
+        if self.timed_out(now_ns) || self.pass_is_issued() {
+            return None;
         }
         if let Some(next) = self.next_of_backlog() {
             return Some(next);
