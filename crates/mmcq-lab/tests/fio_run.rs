@@ -250,6 +250,7 @@ fn a_time_based_job_verifies_only_with_an_engine_that_does_not_block() {
     for (options, read) in [
         ("ioengine=psync", 0),
         ("ioengine=libaio\nio_submit_mode=offload", 0),
+        ("ioengine=null", 0),
         ("ioengine=libaio", 5_000),
         ("ioengine=psync\nverify_backlog=16", 5_000),
     ] {
