@@ -24,7 +24,7 @@ fn lab(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Returns the standard output and the standard error of a program on the card that must succeed.
-fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
+pub fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = lab(folder, arguments);
     let (said, told) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{arguments:?}: {said}{told}");
@@ -32,7 +32,7 @@ fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
 }
 
 /// Compiles a C program in the folder, as `name`.
-fn compiled(folder: &Path, name: &str, source: &str) {
+pub fn compiled(folder: &Path, name: &str, source: &str) {
     let file = format!("{name}.c");
     std::fs::write(folder.join(&file), source).unwrap();
     let mut cc = Command::new("cc");
