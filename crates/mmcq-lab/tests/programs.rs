@@ -480,7 +480,7 @@ fn no_folder_takes_the_name_of_the_cards_file() {
     let program = "
 import os
 here = os.open('.', os.O_RDONLY)
-for name, at in ('f', None), ('f', here), (os.path.abspath('f'), None), ('./f', None):
+for name, at in ('f', None), ('f', here), (os.path.abspath('f'), None), ('./f', None), ('f/', None), ('f//', here):
     try: os.mkdir(name, dir_fd=at)
     except FileExistsError: pass
     else: raise SystemExit(name)
