@@ -59,13 +59,17 @@ void mmcq_ko_wake_for(struct host *host, struct request_queue *queue)
 	pm_runtime_set_autosuspend_delay(device, delay_ms);
 }
 
-/* Closes the library. Without a clean close the last writes may be lost, and the library forgets
- * that with all else; then the next flush reports a loss. */
+/* Flushes the card and closes the library, which forgets all else. If the flush fails, the last
+ * writes may be lost; then the next flush reports a loss. A power-off notification that fails loses
+ * nothing. */
 static int32_t close_for_sleep(struct host *host)
 {
+	int32_t flushed = mmcq_flush(host->number);
 	int32_t code = mmcq_ko_close(host);
 
-	if (code && code != MMCQ_E_STATE)
+	if (flushed == MMCQ_E_STATE || flushed == MMCQ_E_NO_CARD || flushed == MMCQ_E_REMOVED)
+		flushed = 0;
+	if (flushed || code == MMCQ_E_CACHE_LOST)
 		atomic_inc(&host->losses);
 	return code;
 }

@@ -43,8 +43,6 @@ const TUNING_BLOCKS: u32 = 40;
 const DEFAULT_HZ: u32 = 25_000_000;
 /// Fastest clock of high speed at 3.3 V, in hertz.
 const HIGH_HZ: u32 = 50_000_000;
-/// Fastest clock of high speed of an eMMC, in hertz; it needs no tuning, at 1.8 V neither.
-const EMMC_HIGH_HZ: u32 = 52_000_000;
 /// Fastest clock of SDR50, in hertz [SD 3.9.4].
 const SDR50_HZ: u32 = 100_000_000;
 /// Fastest clock of SDR104, in hertz [SD 3.9.4].
@@ -327,13 +325,14 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
 
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
         let caps = self.stack.with(|engine| *engine.caps());
-        (self.wanted, self.signal18, self.owes_stop) = (None, caps.signal18_fixed, false);
+        // `signal18` is about SD cards. `sdio` leaves an eMMC in its first timings, at any voltage.
+        (self.wanted, self.signal18, self.owes_stop) = (None, false, false);
         let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;
         self.tuning = false;
         self.pause(POWER_OFF_NS).await?;
-        self.bus(BusOp::Signal18(caps.signal18_fixed)).await?;
         self.bus(BusOp::PowerOn).await?;
+        self.bus(BusOp::Signal18(caps.signal18_fixed)).await?;
         self.pause(POWER_UP_NS).await?;
         self.bus(BusOp::Width(Width::W1)).await?;
         self.bus(BusOp::Timing(Timing::Legacy)).await?;
@@ -459,7 +458,7 @@ fn timing(hz: u32, signal18: bool) -> Timing {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,
         (false, _) => Timing::HighSpeed,
         (true, ..=DEFAULT_HZ) => Timing::Sdr12,
-        (true, ..=EMMC_HIGH_HZ) => Timing::Sdr25,
+        (true, ..=HIGH_HZ) => Timing::Sdr25,
         (true, ..=SDR50_HZ) => Timing::Sdr50,
         (true, _) => Timing::Sdr104,
     }

@@ -7,10 +7,12 @@ use embassy_time::Delay;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, bring_up_sd};
 use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::sdhci::{SdhciConfig, SdhciQuirks};
 use mmcq::host::{Timing, Width};
 use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::slot::Controller;
+use sdio::emmc::Emmc;
 use sdio::sd::{Card, send_tuning_block};
 use sdio::{BusWidth, DefaultBlockDevice, MmcBus, MmcError};
 use std::future::{Future, poll_fn};
@@ -51,6 +53,34 @@ fn embassy_s_own_card_driver_runs_over_our_host() {
     });
     assert!(world.memory.violations().is_empty());
     assert_eq!(world.model.borrow().protocol_violations(), 0);
+}
+
+/// Tests an eMMC whose lines have always 1.8 V: the controller keeps this voltage, and the timings
+/// are those that `sdio` leaves the card in.
+#[test]
+fn a_soldered_emmc_at_1v8_works_at_high_speed() {
+    const HOST_CONTROL_2: u16 = 0x3e;
+    const AT_1V8: u32 = 1 << 3;
+    const TIMING: u32 = 7;
+    let _alone = exclusive();
+    let controller = mmcq_sim::sdhci::SdhciConfig::GENERIC_4_20;
+    let controller = mmcq_sim::sdhci::SdhciConfig { signal18_fixed: true, fixed: true, ..controller };
+    let world = World::of("emmc-hs200", controller);
+    let mut config = SdhciConfig::emmc_18();
+    config.quirks = config.quirks.with(SdhciQuirks::FIXED_18);
+    let stack = world.stack_on(world.host_with(config), Clock::<0>::TIMER);
+    let bus = Bus::new(stack, memory(16 << 10));
+    drive(&world, stack, [Box::pin(async { Clock::<0>::run(stack).await })], async {
+        let mut card =
+            DefaultBlockDevice::<Emmc, _, _>::new_emmc(bus, 26_000_000, Delay).await.expect("a card");
+        let data = blocks(4, 0x5a);
+        card.write(77, &data).await.unwrap();
+        let mut back = blocks(4, 0);
+        card.read(77, &mut back).await.unwrap();
+        assert!(back.iter().zip(&data).all(|(a, b)| **a == **b));
+    });
+    let control = world.model.borrow_mut().read(HOST_CONTROL_2, 2, world.time.now());
+    assert_eq!(control & (AT_1V8 | TIMING), AT_1V8, "1.8 V, and no timing of UHS-I");
 }
 
 /// Tests a tuning that is dropped at any moment. During its tuning procedure a controller treats

@@ -319,7 +319,10 @@ impl Run<'_> {
             Err(Error::Unsupported | Error::Unequipped) if special => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
-        let smaller = matches!(self.case.visit, Some((_, Visit::Swaps { other: true, .. })));
+        // A card of another size refuses what lies behind its last block.
+        let end = client.lba + u64::from(client.blocks);
+        let smaller = matches!(self.case.visit, Some((_, Visit::Swaps { other: true, .. })))
+            && end > self.other_size().capacity_bytes() / SECTOR_BYTES as u64;
         let why = match completion.result {
             Err(Error::Suspended) => true,
             Err(Error::OutOfRange { .. }) => smaller,
@@ -354,7 +357,9 @@ impl Run<'_> {
             }
         }
         self.ends.note(client.ticket.version(), client.origin, client.asked, answer);
-        if let Some(away) = self.away.as_mut().filter(|_| answer == Answer::CacheLost) {
+        // An erase reports only the reset in its own middle.
+        let tells = matches!(client.asked, Asked::Flush | Asked::Write { durable: true });
+        if let Some(away) = self.away.as_mut().filter(|_| tells && answer == Answer::CacheLost) {
             away.told_with_another();
         }
         let data: &[u8] = if client.asked == Asked::Read { &completion.buf } else { &[] };

@@ -69,6 +69,23 @@ fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
     }
 }
 
+/// Tests a request that its client takes back while the supervisor works for it: the next failure is
+/// a new incident, and not the continuation of the old one.
+#[test]
+fn an_incident_whose_request_has_gone_is_over() {
+    let mut b = kept();
+    for _ in 0..3 {
+        b.fault(1, Cause::Timeout, Stage::Data, false);
+        let id = b.read(0, 8);
+        b.world.borrow_mut().stuck_state = Some(0);
+        assert_eq!(b.help(), ServiceRequest::Reinit);
+        assert!(b.e.cancel(id).is_some());
+        b.world.borrow_mut().stuck_state = None;
+        b.e.service_done(Ok(target(BLOCKS)), b.now);
+    }
+    assert_eq!(b.taken(RecoveryStep::PowerCycle), 0);
+}
+
 #[test]
 fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     let mut b = kept();

@@ -49,24 +49,37 @@ pub struct World {
 impl World {
     /// Makes a world with one of the simulator's cards, in memory filled with a pattern.
     pub fn new(card: &str) -> World {
+        Self::of(card, SdhciConfig::GENERIC_4_20)
+    }
+
+    /// Makes such a world with another controller.
+    pub fn of(card: &str, controller: SdhciConfig) -> World {
         let profile = CardProfile::from_toml(mmcq_sim::cards::named(card).unwrap(), card).unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-        Self::with(profile.build(medium).unwrap())
+        Self::made(profile.build(medium).unwrap(), controller)
     }
 
     /// Makes a world with this card.
     pub fn with(card: Box<dyn Card>) -> World {
+        Self::made(card, SdhciConfig::GENERIC_4_20)
+    }
+
+    fn made(card: Box<dyn Card>, controller: SdhciConfig) -> World {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
-        let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
+        let model = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
         let world = World { time: Time::new(), model, memory };
         NOW.set(Some((world.model.clone(), world.time.clone())));
         world
     }
 
     pub fn host(&self) -> Host {
+        self.host_with(sdhci::SdhciConfig::new())
+    }
+
+    pub fn host_with(&self, config: sdhci::SdhciConfig) -> Host {
         let port = Port::new(self.model.clone(), self.time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));
-        Driver::new(port, self.memory.clone(), table, sdhci::SdhciConfig::new()).unwrap()
+        Driver::new(port, self.memory.clone(), table, config).unwrap()
     }
 
     /// Makes a stack on the clock that advances by itself.
@@ -75,6 +88,10 @@ impl World {
     }
 
     pub fn stack_with(&self, timer: Timer) -> &'static Stack {
-        Box::leak(Box::new(Stack::new(CriticalSection, timer, self.host(), Config::DEFAULT)))
+        self.stack_on(self.host(), timer)
+    }
+
+    pub fn stack_on(&self, host: Host, timer: Timer) -> &'static Stack {
+        Box::leak(Box::new(Stack::new(CriticalSection, timer, host, Config::DEFAULT)))
     }
 }

@@ -6,6 +6,7 @@
 
 mod presence;
 mod supervisor;
+use super::super::slot::NONE;
 use super::super::supervisor::Supervisor;
 use super::super::timers::Timers;
 use super::super::{CardParams, Engine, Error};
@@ -324,6 +325,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
+        // The request that the incident is about may have gone meanwhile, and no other waits whose
+        // transfer would end the incident.
+        if result.is_ok() && self.incident.is_open() && self.slots.head() == NONE {
+            self.incident.went_well::<N, P>(&self.slots, &mut self.card);
+        }
         if self.lane.is_idle() {
             self.timers.wake_never();
             self.lane.note_free();

@@ -62,13 +62,20 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Notes, for the writes that owe a flush, that a later request changes the blocks from `start`
-    /// up to but not including `end`.
+    /// Notes, for the writes that owe a flush, that a later request leaves the queue, which may change
+    /// their blocks.
     #[cold]
     #[inline(never)]
-    pub(super) fn cover(&mut self, index: u8, start: u64, end: u64) {
+    pub(super) fn cover(&mut self, index: u8) {
+        let span = self.span(index);
+        let (start, end) = match self.at(index).kind() {
+            Kind::Write { .. } => (span.start, span.end),
+            Kind::Erase { lba, blocks, .. } => (lba, lba.saturating_add(blocks.into())),
+            _ => return,
+        };
         for owing in bits(self.owing & !(1 << index)) {
             if let Kind::Write { lba, blocks } = self.at(owing).kind()
+                && start < end
                 && lba < end
                 && start < lba.saturating_add(blocks.into())
             {

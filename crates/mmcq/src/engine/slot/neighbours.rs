@@ -63,9 +63,6 @@ impl<const N: usize> Slots<N> {
         self.starts[bucket::<N>(start)] &= others;
         self.ends[bucket::<N>(end)] &= others;
         self.lone &= others;
-        if self.owing != 0 && self.span(index).direction == Direction::Write {
-            self.cover(index, start, end);
-        }
     }
 
     /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.

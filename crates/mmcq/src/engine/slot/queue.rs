@@ -105,6 +105,9 @@ impl<const N: usize> Slots<N> {
             Direction::Write => self.writes &= others,
         }
         self.leave_span(head, start, end);
+        if self.owing != 0 {
+            self.cover(head);
+        }
     }
 
     /// Puts a request that was queued before at the front, with its old age.
@@ -214,13 +217,10 @@ impl<const N: usize> Slots<N> {
             self.reads &= !bit;
             self.writes &= !bit;
         }
-        if self.barriers & bit != 0
-            && self.owing != 0
-            && let Kind::Erase { lba, blocks, .. } = self.at(index).kind
-        {
-            self.cover(index, lba, lba.saturating_add(blocks.into()));
-        }
         self.barriers &= !bit;
+        if self.owing != 0 {
+            self.cover(index);
+        }
     }
 
     /// Marks a request as sent that did not wait in the queue before. Gives it an age, by which it
@@ -239,8 +239,8 @@ impl<const N: usize> Slots<N> {
         self.activate_unqueued(index);
         let span = &mut self.spans[index as usize % N];
         (span.direction, span.start, span.end) = (direction, start, end);
-        if self.owing != 0 && direction == Direction::Write {
-            self.cover(index, start, end);
+        if self.owing != 0 {
+            self.cover(index);
         }
     }
 }
