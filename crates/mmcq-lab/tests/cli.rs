@@ -496,6 +496,13 @@ fn a_merge_without_a_shard_fails() {
     assert_eq!(torture("--merge 1 2").status.code(), Some(0));
 }
 
+/// Checks that the campaign without a summary does not end silently with --json.
+#[test]
+fn a_campaign_without_a_summary_is_refused_with_json() {
+    Folder::new()
+        .refused("torture --mode bring-up --json", &["--json", "expected --mode bring-up without it"]);
+}
+
 /// Checks that the report names a request that starved: mean and percentiles of the run look good.
 #[test]
 fn a_request_that_starves_is_named_in_the_report() {

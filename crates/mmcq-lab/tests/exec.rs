@@ -506,6 +506,10 @@ fn what_fio_cannot_have_is_one_line_and_nothing_stays_behind() {
         (&["fio", "--fio", "no-such-fio", "--", "--name=a"][..], "no-such-fio: not found; expected fio 3"),
         (&["fio", "--fio", "/bin/true", "--", "--name=a"], "expected fio-3.20"),
         (&["fio", "--", "--name=a", "--ioengine=io_uring"], "ioengine io_uring: expected one of libaio"),
+        (
+            &["fio", "--", "--name=a", "--ioengine=null", "--size=1m", "--time_based", "--runtime=1"],
+            "ioengine null: expected one of libaio",
+        ),
         (&["fio", "--", "--name=a", "--startdelay=3"], "startdelay"),
         (&["fio", "--", "--name=a", "--thinktime=9", "--thinktime_spin=9"], "fio's thinktime_spin: no time"),
         (&["fio", "--", "--name=a", "--flow=3", "--name=b", "--flow=1"], "fio's flow: no time passes"),

@@ -1,6 +1,7 @@
 //! Tests what programs on the card ask the kernel for by number, and what `mmcq exec` says about a
-//! cut that never came, paths that are equal, and waits for others.
+//! cut that never came, paths that are equal, waits for others, and memory with a hole.
 
+use super::programs::{compiled, well};
 use crate::watchdog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -131,4 +132,117 @@ assert bool(came) == (sys.argv[1] == 'other')
         let (code, said) = told(folder.path(), &["exec", "--", "python3", "-c", program, who]);
         assert_eq!((code, said.contains("moved the clock")), (Some(0), is_told), "{who}: {said}");
     }
+}
+
+/// Checks that a thread gets what another has freed long before the limit of its wait.
+#[test]
+fn what_is_freed_before_the_limit_of_a_wait_is_got() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static mtx_t plain;
+static sem_t sem;
+static int fd, word = 7;
+static atomic_int begun;
+static struct timespec *in(clockid_t clock) {
+  static struct timespec at;
+  clock_gettime(clock, &at);
+  at.tv_nsec += 20000000;
+  if (at.tv_nsec >= 1000000000) at = (struct timespec){at.tv_sec + 1, at.tv_nsec - 1000000000};
+  return &at;
+}
+static void *waits(void *nth) {
+  struct timespec all = {0, 20000000};
+  char data[512];
+  /* A thread that has used the card holds the card's clock. */
+  int got = pread(fd, data, 512, 0) != 512;
+  begun = 1;
+  switch ((long)nth) {
+    case 0: got = !pthread_mutex_timedlock(&mutex, in(CLOCK_REALTIME)); break;
+    case 1: got = mtx_timedlock(&plain, in(CLOCK_REALTIME)) == thrd_success; break;
+    case 2: got = !pthread_rwlock_clockrdlock(&rwlock, CLOCK_MONOTONIC, in(CLOCK_MONOTONIC)); break;
+    case 3: got = !sem_timedwait(&sem, in(CLOCK_REALTIME)); break;
+    case 4:
+      got = !syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, 7, in(CLOCK_MONOTONIC), 0, ~0u) || errno == EAGAIN;
+      break;
+    case 5: got = !syscall(SYS_futex, &word, FUTEX_WAIT, 7, &all, 0, 0) || errno == EAGAIN; break;
+  }
+  printf("%ld: %s\n", (long)nth, got ? "got" : "late");
+  return NULL;
+}
+int main(void) {
+  char data[512];
+  fd = open("f", O_RDWR);
+  if (pread(fd, data, 512, 0) != 512) return 2;
+  mtx_init(&plain, mtx_timed);
+  sem_init(&sem, 0, 0);
+  pthread_mutex_lock(&mutex);
+  mtx_lock(&plain);
+  pthread_rwlock_wrlock(&rwlock);
+  for (long nth = 0; nth < 6; nth++) {
+    pthread_t thread;
+    begun = 0;
+    pthread_create(&thread, NULL, waits, (void *)nth);
+    while (!begun) usleep(100);
+    usleep(5000);
+    switch (nth) {
+      case 0: pthread_mutex_unlock(&mutex); break;
+      case 1: mtx_unlock(&plain); break;
+      case 2: pthread_rwlock_unlock(&rwlock); break;
+      case 3: sem_post(&sem); break;
+      default: word = 8, syscall(SYS_futex, &word, FUTEX_WAKE, 1, 0, 0, 0);
+    }
+    pthread_join(thread, NULL);
+    word = 7;
+  }
+}"#;
+    compiled(folder.path(), "frees", source);
+    let (said, told) = well(folder.path(), &["exec", "--file", "f=1M", "--", "./frees"]);
+    let got: String = (0..6).map(|nth| format!("{nth}: got\n")).collect();
+    assert_eq!(said, got, "{told}");
+}
+
+/// Checks that memory with a hole is an error of a read or write, as of the kernel's, and does not
+/// kill the program.
+#[test]
+fn memory_with_a_hole_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#define PAGE 4096
+#define FAILS(it) errno = 0; if ((it) != -1 || errno != EFAULT) printf("line %d: %s (errno %d)\n", __LINE__, #it, errno)
+int main(void) {
+  int fd = open("f", O_RDWR);
+  for (int pages = 3; pages <= 17; pages += 14) {
+    char *at = mmap(0, pages * PAGE, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(at + PAGE, PAGE);
+    FAILS(pwrite(fd, at, pages * PAGE, 0));
+    FAILS(pread(fd, at, pages * PAGE, 0));
+    FAILS(pwrite(fd, at + 700, 2 * PAGE, 512));
+    struct iovec v[2] = {{at, 512}, {at + PAGE - 512, PAGE + 1024}};
+    FAILS(pwritev(fd, v, 2, 0));
+    FAILS(preadv(fd, v, 2, 0));
+    if (pwrite(fd, at + 2 * PAGE, PAGE, 0) != PAGE || pread(fd, at, PAGE, 0) != PAGE) puts("whole memory");
+  }
+}"#;
+    compiled(folder.path(), "hole", source);
+    let (said, told) = well(folder.path(), &["exec", "--file", "f=1M", "--", "./hole"]);
+    assert_eq!(said, "", "{told}");
 }

@@ -92,6 +92,19 @@ fn a_flow_holds_with_the_engine_null() {
     assert!(second == 100 && first.abs_diff(33) <= 2, "{first} and {second}");
 }
 
+/// Checks that a job that submits in groups and sleeps for its flow submits each group whole, so
+/// that all jobs of the flow end.
+#[test]
+fn a_flow_that_sleeps_submits_its_groups_whole() {
+    for engine in ["libaio", "null"] {
+        let all = jobs(&format!(
+            "--ioengine={engine} --filename=/dev/mmcblk0 --bs=4k --rw=read --size=64k --flow_id=1 \
+             --name=a --flow=1 --flow_sleep=1000 --iodepth=4 --iodepth_batch=4 --name=b --flow=9"
+        ));
+        assert_eq!([0, 1].map(|job| bytes(&all[job], "read")), [64 << 10; 2], "{engine}");
+    }
+}
+
 /// Checks that `io_size=0` is as if it were not given, and that a job has one kind of rate, as in
 /// fio.
 #[test]

@@ -216,6 +216,24 @@ fn thinktime_counts_what_is_complete_or_what_is_issued() {
     }
 }
 
+/// Checks that a pause follows the last transfer too and counts as run time, as in fio 3.33.
+#[test]
+fn the_last_thinktime_is_a_part_of_the_run_time() {
+    for (options, transfers, run_us) in [
+        ("ioengine=psync\nthinktime=400ms\nsize=8k", 2, 800_200),
+        ("ioengine=psync\nthinktime=400ms\nthinktime_blocks=2\nsize=8k", 2, 400_200),
+        ("ioengine=psync\nthinktime=400ms\nthinktime_blocks=3\nsize=8k", 2, 200),
+        ("ioengine=psync\nthinktime=300ms\nruntime=1\ntime_based", 4, 1_200_400),
+        ("ioengine=psync\nthinktime=200ms\nsize=32k", 8, 1_600_800),
+        // Four transfers end before the first pause, and one before each of the others.
+        ("ioengine=libaio\niodepth=4\nthinktime=200ms\nsize=32k", 8, 1_000_500),
+    ] {
+        let stats = run(&mut Disk::new(1 << 20, 100_000), &format!("rw=read\n{options}"));
+        let told = (stats.transfers(), stats.job_runtime_ns / 1000, stats.dirs[0].runtime_ns / 1000);
+        assert_eq!(told, (transfers, run_us, run_us), "{options}");
+    }
+}
+
 /// Checks that the run time alone ends a job with `time_based`, as in fio.
 #[test]
 fn a_time_based_job_has_no_number_of_ios() {
@@ -232,6 +250,7 @@ fn a_time_based_job_verifies_only_with_an_engine_that_does_not_block() {
     for (options, read) in [
         ("ioengine=psync", 0),
         ("ioengine=libaio\nio_submit_mode=offload", 0),
+        ("ioengine=null", 0),
         ("ioengine=libaio", 5_000),
         ("ioengine=psync\nverify_backlog=16", 5_000),
     ] {

@@ -395,6 +395,36 @@ fn a_fitted_card_has_the_intervals_of_its_values() {
     assert!(text.contains(&format!("{} to {}", again[0], again[1])), "{text}");
 }
 
+/// Checks that a value is fitted as a whole number if its model takes no fraction: the file's number
+/// alone does not tell.
+#[test]
+fn whole_numbers_stay_whole() {
+    let keys = ["card.queue.depth", "card.queue.units", "card.emmc.capacity_mib", "card.read_first_us"];
+    let free = free::free("hsq-sprd", Some("emmc-queue"), &[], &keys.map(str::to_owned)).unwrap();
+    let changes: Vec<String> = free.iter().map(|free| free.change(5.4)).collect();
+    let expected = ["queue.depth=5", "queue.units=5", "emmc.capacity_mib=5", "flash.read.read_first_us=5.4"];
+    assert_eq!(changes, expected.map(|change| format!("card.{change}")));
+}
+
+/// Checks that a fit writes a whole number into the card's file as one.
+#[test]
+fn a_fitted_whole_number_is_written_as_one() {
+    let folder = Folder::new();
+    let bench = bench("hsq-sprd", Some("emmc-queue"), &[], 200);
+    let mut measured = loads(&[("randread", "4k", 1)]);
+    measure(&bench, &mut measured, &[], 0.0, 1);
+    let figure = measured[0].figures[0].measured;
+    let rows =
+        "job.rw,job.bs,job.iodepth,job.ioengine,job.size,direction,mib_s\nrandread,4k,1,libaio,256M,read,";
+    folder.file("rows.csv", &format!("{rows}{figure}\n"));
+    let line = "fit --platform hsq-sprd --card emmc-queue --measured rows.csv --free card.queue.units=2..6 --ios 200 -o fitted.toml";
+    let output = folder.mmcq(line.split_whitespace());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(folder.0.path().join("fitted.toml")).unwrap();
+    let card: toml::Table = text.parse().unwrap();
+    assert!(card["queue"]["units"].is_integer(), "{}", card["queue"]["units"]);
+}
+
 /// Fits to figures of an ordinary eMMC in HS200: 345 us for 4 KiB at random places, 160 MB/s
 /// sequentially.
 fn hs200(card: &str, other: &str) -> Fit {

@@ -24,7 +24,7 @@ fn lab(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Returns the standard output and the standard error of a program on the card that must succeed.
-fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
+pub fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = lab(folder, arguments);
     let (said, told) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{arguments:?}: {said}{told}");
@@ -32,7 +32,7 @@ fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
 }
 
 /// Compiles a C program in the folder, as `name`.
-fn compiled(folder: &Path, name: &str, source: &str) {
+pub fn compiled(folder: &Path, name: &str, source: &str) {
     let file = format!("{name}.c");
     std::fs::write(folder.join(&file), source).unwrap();
     let mut cc = Command::new("cc");
@@ -480,7 +480,7 @@ fn no_folder_takes_the_name_of_the_cards_file() {
     let program = "
 import os
 here = os.open('.', os.O_RDONLY)
-for name, at in ('f', None), ('f', here), (os.path.abspath('f'), None), ('./f', None):
+for name, at in ('f', None), ('f', here), (os.path.abspath('f'), None), ('./f', None), ('f/', None), ('f//', here):
     try: os.mkdir(name, dir_fd=at)
     except FileExistsError: pass
     else: raise SystemExit(name)

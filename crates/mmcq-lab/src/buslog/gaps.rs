@@ -57,6 +57,12 @@ pub struct Gaps {
     pub reply_ns: Vec<u64>,
 }
 
+/// Returns whether the command with this index transfers data of the load.
+fn is_transfer(index: u8) -> bool {
+    // CMD46 and CMD47 transfer the data of a task of the card's queue.
+    matches!(index, 17 | 18 | 24 | 25 | 46 | 47)
+}
+
 impl Gaps {
     /// Computes the gaps between the transfers of the direction `wanted` from the events of a log.
     pub fn of(events: &[BusEvent], wanted: Direction) -> Self {
@@ -65,10 +71,17 @@ impl Gaps {
         // CMD23, which announces the number of blocks, belongs to the transfer after it.
         let mut count: Option<u64> = None;
         for event in events {
+            // If another command follows a CMD23, the CMD23 belongs to the transfer before it.
+            if let BusEvent::Command { index, .. } = *event
+                && !is_transfer(index)
+                && count.take().is_some()
+                && let Some(open) = &mut open
+            {
+                open.commands += 1;
+            }
             match *event {
                 BusEvent::Command { index: 23, start_ns, .. } => count = Some(start_ns),
-                // CMD46 and CMD47 transfer the data of a task of the card's queue.
-                BusEvent::Command { index: index @ (17 | 18 | 24 | 25 | 46 | 47), start_ns, .. } => {
+                BusEvent::Command { index, start_ns, .. } if is_transfer(index) => {
                     let is_read = matches!(index, 17 | 18 | 46);
                     let direction = if is_read { Direction::Read } else { Direction::Write };
                     gaps.all += u64::from(direction == wanted);
@@ -164,5 +177,36 @@ impl Gaps {
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(index: u8, start_ns: u64) -> BusEvent {
+        BusEvent::Command { index, arg: 0, auto: false, start_ns, end_ns: start_ns + 100 }
+    }
+
+    /// Checks that a CMD23 begins a transfer only if that transfer is the next command.
+    #[test]
+    fn a_count_that_another_command_follows_begins_no_transfer() {
+        let with = |between: &[BusEvent]| {
+            let first = [command(18, 0), command(23, 1_000)];
+            Gaps::of(&[&first[..], between, &[command(18, 9_000)]].concat(), Direction::Read)
+        };
+        let gaps = with(&[]);
+        assert_eq!((gaps.gaps_ns, gaps.commands), (vec![1_000], 1));
+        for index in [12, 13, 44, 45] {
+            let gaps = with(&[command(index, 2_000)]);
+            let end_ns = if index == 12 { 2_100 } else { 0 };
+            assert_eq!((gaps.gaps_ns, gaps.commands), (vec![9_000 - end_ns], 3), "CMD{index}");
+        }
+        let gaps = with(&[command(23, 2_000)]);
+        assert_eq!((gaps.gaps_ns, gaps.commands), (vec![2_000], 2));
+        // A command of another kind ends the row of transfers.
+        assert_eq!(with(&[command(6, 2_000)]).transfers, 0);
+        let late = [command(23, 0), command(6, 500), command(18, 9_000), command(18, 10_000)];
+        assert_eq!(Gaps::of(&late, Direction::Read).work_ns, 0);
     }
 }

@@ -424,6 +424,12 @@ impl Torture {
                 "swarm, exhaustive, streams, hosts, sdmmc, spi, large, narrow, corners, queues",
             ),
         ];
+        if self.json && mode == Mode::BringUp {
+            let what = "expected --mode bring-up without it";
+            return Err(Error::Input(format!(
+                "--json: bring-up has a table, and no summary for --merge; {what}"
+            )));
+        }
         if self.shard.is_some() && !mode.is_random() {
             let what =
                 "expected --mode swarm, streams, hosts, sdmmc, spi, large, narrow, corners or queues with it";

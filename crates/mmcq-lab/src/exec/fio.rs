@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 const MINOR_LEAST: u32 = 20;
 
 /// I/O engines whose calls the laboratory intercepts.
-const ENGINES: [&str; 7] = ["libaio", "psync", "sync", "vsync", "pvsync", "pvsync2", "null"];
+const ENGINES: [&str; 6] = ["libaio", "psync", "sync", "vsync", "pvsync", "pvsync2"];
 
 /// Largest number of I/Os that a job of fio may have under way: the size of its ring in the memory
 /// that it shares with the laboratory.
@@ -376,6 +376,7 @@ mod tests {
     fn what_cannot_be_honoured_is_named() {
         for (line, part) in [
             ("--name=a --ioengine=io_uring", "ioengine io_uring: expected one of libaio"),
+            ("--name=a --ioengine=null", "ioengine null: expected one of libaio"),
             ("--name=a --startdelay=1", "fio's startdelay: no time"),
             ("--name=a --rw=randtrim", "discards"),
             ("--name=a --rw=random", "fio's rw=random: expected randread, randwrite or randrw"),

@@ -2,6 +2,7 @@
 
 use crate::params::{self, Param};
 use crate::platform::CARD;
+use toml::Value;
 
 /// Values that the fit may change without `--free`, if the card's file has them. Sizes are not
 /// among them, nor garbage collection, for which few jobs are long enough.
@@ -28,9 +29,6 @@ const FACTOR: f64 = 16.0;
 const LEAST_SHARE: f64 = 1e-3;
 /// Sizes that must be powers of two, each with its smallest and largest value.
 const POWERS: [(&str, u64, u64); 2] = [("program_kib", 4, 4096), ("page_kib", 1, 1024)];
-/// Endings of the keys whose values must be whole numbers.
-const WHOLE: [&str; 4] = ["_kib", "_hz", "capacity_mib", "_blocks"];
-
 /// A value that the fit may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Free {
@@ -48,7 +46,8 @@ pub struct Free {
     /// Kind of origin of the value in its file before the fit, such as `prior` for an assumed
     /// value.
     pub kind: String,
-    whole: bool,
+    /// Whether the value must be a whole number.
+    pub(super) whole: bool,
 }
 
 impl Free {
@@ -94,6 +93,14 @@ pub fn free(
     wanted: &[String],
 ) -> Result<Vec<Free>, String> {
     let all = params::all(platform, card, changes).map_err(|error| error.to_string())?;
+    // A model that takes no fraction has whole numbers. A file may have a whole number without need.
+    let is_whole = |param: &Param| match param.value {
+        Some(Value::Integer(value)) => [-0.5, 0.5].iter().all(|part| {
+            let change = format!("{}={:?}", param.key, value as f64 + part);
+            params::all(platform, card, &[changes, &[change]].concat()).is_err()
+        }),
+        _ => false,
+    };
     let mut found: Vec<Free> = Vec::new();
     if wanted.is_empty() {
         let usual = |param: &&Param| {
@@ -101,7 +108,7 @@ pub fn free(
             USUAL.contains(&key) && param.number().is_some_and(|value| value > 0.0)
         };
         for param in all.iter().filter(usual) {
-            found.push(of(param, None, &param.key)?);
+            found.push(Free { whole: is_whole(param), ..of(param, None, &param.key)? });
         }
         if found.is_empty() {
             return Err(
@@ -137,7 +144,7 @@ pub fn free(
             if found.iter().any(|free| free.key == param.key) {
                 return Err(format!("--free {text}: {} is given twice", param.key));
             }
-            found.push(of(param, bounds, text)?);
+            found.push(Free { whole: is_whole(param), ..of(param, bounds, text)? });
         }
     }
     Ok(found)
@@ -187,6 +194,6 @@ fn of(param: &Param, given: Option<[f64; 2]>, text: &str) -> Result<Free, String
         bounds,
         steps,
         kind: param.kind.clone(),
-        whole: WHOLE.iter().any(|end| param.key.ends_with(end)),
+        whole: false,
     })
 }

@@ -28,6 +28,8 @@ pub struct Value {
     /// Job that would determine the value if it was measured too; `None`: no single job is known.
     pub would: Option<String>,
     steps: bool,
+    /// Whether the value must be a whole number.
+    pub(super) whole: bool,
     /// Ends that the 95 % interval would have if the value had no bounds.
     unbounded: Option<[f64; 2]>,
     bounds: [f64; 2],
@@ -47,9 +49,15 @@ impl Value {
             traded: None,
             would: None,
             steps: range.is_some(),
+            whole: free.whole,
             unbounded: range.map(|(least, most)| [least, most]),
             bounds: free.bounds,
         }
+    }
+
+    /// Returns the value as text for a file of a board or card.
+    pub(super) fn written(&self) -> String {
+        if self.whole { format!("{:.0}", self.after) } else { format!("{:?}", self.after) }
     }
 
     /// Returns the ends of the 95 % interval as the fit computed them, even if they are beyond the

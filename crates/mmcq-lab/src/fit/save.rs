@@ -52,13 +52,11 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
 pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
     let own: Vec<&Value> = fit.values.iter().filter(|value| value.key.starts_with(CARD)).collect();
     let mut all: Vec<String> = changes.to_vec();
-    let change =
-        |value: &&Value| format!("{}={:?}", value.key.strip_prefix(CARD).unwrap_or(&value.key), value.after);
-    let whole = |value: &&Value| value.key.ends_with("_kib") || value.key.ends_with("_hz");
-    all.extend(own.iter().map(|value| match whole(value) {
-        true => change(value).trim_end_matches(".0").to_owned(),
-        false => change(value),
-    }));
+    all.extend(
+        own.iter().map(|value| {
+            format!("{}={}", value.key.strip_prefix(CARD).unwrap_or(&value.key), value.written())
+        }),
+    );
     let text = board::card_text_with(name, &all).map_err(|error| error.to_string())?;
     let mut document: DocumentMut = text.parse().map_err(|error| format!("card {name}: {error}"))?;
     let mut tables: Vec<Vec<&str>> = Vec::new();
@@ -132,11 +130,7 @@ fn inside(value: &Value, steps: &[&str]) -> bool {
 pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
     let own: Vec<&Value> = fit.values.iter().filter(|value| !value.key.starts_with(CARD)).collect();
     let mut all: Vec<String> = changes.to_vec();
-    let whole = |value: &Value| value.after.fract() == 0.0 && value.key.ends_with("_hz");
-    all.extend(own.iter().map(|value| match whole(value) {
-        true => format!("{}={:.0}", value.key, value.after),
-        false => format!("{}={:?}", value.key, value.after),
-    }));
+    all.extend(own.iter().map(|value| format!("{}={}", value.key, value.written())));
     let (_, mut table) = Files::default().load_with(name, &all).map_err(|error| error.to_string())?;
     for value in own {
         let Some(quantity) = find(&mut table, &value.key) else { continue };

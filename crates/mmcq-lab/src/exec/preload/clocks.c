@@ -156,11 +156,13 @@ static uint64_t in_virtual(const struct timespec *at) {
   return s < 0 ? 1 : (uint64_t)s * 1000000000 + (uint64_t)at->tv_nsec + 1;
 }
 
-/* Nothing came: so long is over, for all others too. */
-static void over_at(uint64_t end) {
-  int error = errno;
-  if (end && !on_fio) sleep_until(end);
+/* Nothing came: so long is over, for all others too. True: what they did meanwhile may end the wait,
+   so it is tried once more, with a limit in the past. */
+static int over_at(uint64_t end) {
+  int error = errno, moved = end && !on_fio;
+  if (moved) sleep_until(end);
   errno = error;
+  return moved;
 }
 
 #define TIMED(name, proto, pass, version) \
@@ -176,7 +178,12 @@ static void over_at(uint64_t end) {
       at = &t; \
     } \
     int result = real pass; \
-    if (result == ETIMEDOUT || result == thrd_timedout || (result < 0 && errno == ETIMEDOUT)) over_at(end); \
+    if (result == ETIMEDOUT || result == thrd_timedout || (result < 0 && errno == ETIMEDOUT)) { \
+      if (over_at(end)) { \
+        t = (struct timespec){0, 0}; \
+        result = real pass; \
+      } \
+    } \
     return result; \
   }
 TIMED(pthread_cond_timedwait, (pthread_cond_t *restrict c, pthread_mutex_t *restrict m, const struct timespec *restrict at),
@@ -214,7 +221,10 @@ static long timed_futex(long *a) {
     a[3] = (long)&t;
   }
   long result = call(SYS_futex, a[0], a[1], a[2], a[3], a[4], a[5]);
-  if (result < 0 && errno == ETIMEDOUT) over_at(end);
+  if (result < 0 && errno == ETIMEDOUT && over_at(end)) {
+    t = (struct timespec){0, 0};
+    result = call(SYS_futex, a[0], a[1], a[2], (long)&t, a[4], a[5]);
+  }
   return result;
 }
 

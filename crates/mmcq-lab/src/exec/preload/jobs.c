@@ -120,7 +120,7 @@ struct finished {
 struct asked {
   uint64_t tag;
   void *data;
-  uint32_t bytes, op;
+  uint32_t bytes, op, in_cell;
 };
 
 /* Each side looks at a line of the cache that the other writes once in a handover. */

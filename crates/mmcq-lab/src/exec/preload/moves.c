@@ -1,12 +1,33 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* ------------------------------------------------------------------ reads and writes */
 
-/* Puts an I/O into the job's ring; 0: it has as many under way as there may be. */
+#define PAGE_LEAST 4096
+
+/* True: all pages of the range are in the program's memory. */
+static int are_mapped(const char *at, size_t bytes) {
+  static uintptr_t page;
+  if (!page) page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  unsigned char in[CELL / PAGE_LEAST];
+  uintptr_t from = (uintptr_t)at & ~(page - 1), end = (uintptr_t)at + bytes;
+  int error = errno, mapped = end >= (uintptr_t)at;
+  while (mapped && from < end) {
+    uintptr_t part = end - from < CELL ? end - from : CELL;
+    mapped = !call(SYS_mincore, (long)from, (long)part, (long)in, 0, 0, 0);
+    from += part;
+  }
+  errno = error;
+  return mapped;
+}
+
+static int is_mapped(const char *at) { return are_mapped(at, 1); }
+
+/* Puts an I/O into the job's ring; 0: it has as many under way as there may be. Data of a range with
+   a hole are not touched here: the laboratory finds the hole, and answers with EFAULT. */
 static int put(struct slot *slot, uint32_t op, uint64_t offset, void *data, size_t bytes, uint64_t tag) {
   if (!slot->free_places) return 0;
   uint32_t place = slot->free_place[--slot->free_places];
-  uint32_t in_cell = bytes <= CELL;
-  slot->asked[place] = (struct asked){tag, data, (uint32_t)bytes, op};
+  uint32_t in_cell = bytes <= CELL && (on_fio || are_mapped(data, bytes));
+  slot->asked[place] = (struct asked){tag, data, (uint32_t)bytes, op, in_cell};
   if (op == DURABLE_WRITE) op = WRITE;
   if (op == WRITE && in_cell) memcpy(cell_at(slot, place), data, bytes);
   slot->ios[slot->put++ % RING] =
@@ -21,7 +42,7 @@ static int next_done(struct slot *slot, struct finished *out) {
   struct done done = slot->done[slot->got++ % RING];
   uint32_t place = (uint32_t)done.place;
   struct asked *asked = &slot->asked[place];
-  if (asked->op == READ && asked->bytes <= CELL && done.result > 0)
+  if (asked->op == READ && asked->in_cell && done.result > 0)
     memcpy(asked->data, cell_at(slot, place), asked->bytes);
   *out = (struct finished){asked->tag, done.result};
   slot->free_place[slot->free_places++] = (uint16_t)place;
@@ -103,13 +124,6 @@ static void reserve(struct slot *slot, uint64_t start, uint64_t end, uint32_t pa
 /* ------------------------------------------------------------------ bytes */
 
 OF_THREAD char *bounce;
-
-static int is_mapped(const char *at) {
-  static uintptr_t page;
-  if (!page) page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  unsigned char in;
-  return !call(SYS_mincore, (long)((uintptr_t)at & ~(page - 1)), 1, (long)&in, 0, 0, 0);
-}
 
 /* Whole sectors go as they are, others by the sectors they are in. */
 static ssize_t in_pieces(struct file *file, uint32_t op, char *data, size_t bytes, uint64_t offset) {
@@ -220,6 +234,8 @@ static ssize_t vector(int fd, uint32_t op, const struct iovec *iov, int count, o
   if (held.flags & DIRECT)
     for (int i = 0; i < count; i++)
       if ((uintptr_t)iov[i].iov_base % 512 || iov[i].iov_len % 512) return cannot(EINVAL);
+  for (int i = 0; i < count && op == WRITE && !whole; i++)
+    if (!are_mapped(iov[i].iov_base, iov[i].iov_len)) return cannot(EFAULT);
   char *all = NULL;
   if (whole) all = iov[0].iov_base;
   else if (posix_memalign((void **)&all, 512, bytes ? bytes : 1)) return cannot(ENOMEM);
@@ -231,6 +247,10 @@ static ssize_t vector(int fd, uint32_t op, const struct iovec *iov, int count, o
     size_t left = result > 0 ? (size_t)result : 0;
     for (int i = 0; i < count && left; i++) {
       size_t take_now = iov[i].iov_len < left ? iov[i].iov_len : left;
+      if (!are_mapped(iov[i].iov_base, take_now)) {
+        result = cannot(EFAULT);
+        break;
+      }
       memcpy(iov[i].iov_base, all + part, take_now);
       part += take_now;
       left -= take_now;

@@ -230,14 +230,23 @@ int faccessat(int dir, const char *path, int mode, int flags) {
   return real(dir, path, mode, flags);
 }
 
+/* The name of a new folder may end with slashes. */
+static int is_taken(int dir, const char *path) {
+  char name[PATH_MAX];
+  if (!head || !path || strlen(path) >= sizeof name) return 0;
+  strcpy(name, path);
+  for (size_t length = strlen(name); length > 1 && name[length - 1] == '/';) name[--length] = 0;
+  return index_at(dir, name, 0) >= 0;
+}
+
 int mkdir(const char *path, mode_t mode) {
-  if (is_folder(path) || index_at(AT_FDCWD, path, 0) >= 0) return cannot(EEXIST);
+  if (is_folder(path) || is_taken(AT_FDCWD, path)) return cannot(EEXIST);
   REAL(mkdir);
   return real(path, mode);
 }
 
 int mkdirat(int dir, const char *path, mode_t mode) {
-  if (index_at(dir, path, 0) >= 0) return cannot(EEXIST);
+  if (is_taken(dir, path)) return cannot(EEXIST);
   REAL(mkdirat);
   return real(dir, path, mode);
 }

@@ -1,7 +1,7 @@
 //! How many transfers a job has under way, how many it submits and collects together, and whether
 //! it verifies them.
 
-use super::{Job, Verify};
+use super::{IoEngine, Job, Verify};
 use crate::fio::error::Note;
 
 impl Job {
@@ -12,9 +12,11 @@ impl Job {
     }
 
     /// Returns whether the job itself collects completions, by calls of its own: with an I/O engine
-    /// that does not block, unless separate threads submit the transfers.
+    /// that does not block, unless separate threads submit the transfers. As in fio, the engine
+    /// `null` blocks if `iodepth` is 1.
     pub fn is_collecting(&self) -> bool {
-        !self.ioengine.blocks() && !self.offload
+        let blocks = self.ioengine.blocks() || self.ioengine == IoEngine::Null && self.iodepth == 1;
+        !blocks && !self.offload
     }
 
     /// Returns whether the job submits or collects several transfers in one call. False with fio's

@@ -27,6 +27,13 @@ pub(super) struct Groups {
     sleeping: bool,
 }
 
+impl Groups {
+    /// Returns whether no transfer waits for its submission.
+    pub(super) fn has_submitted(&self) -> bool {
+        self.queued.is_empty()
+    }
+}
+
 impl JobState {
     /// Returns whether the worker collects completions by calls of its own. A worker that plays a
     /// script hears of each completion at once.

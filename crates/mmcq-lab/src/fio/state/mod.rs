@@ -239,10 +239,10 @@ impl JobState {
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
 
-    /// Returns whether the worker may issue another transfer: it is in one of its passes
-    /// (`loops=`), and was not stopped.
+    /// Returns whether the worker may prepare another transfer now: it is in one of its passes
+    /// (`loops=`), was not stopped, and has submitted all transfers that it has prepared.
     pub fn is_passing(&self) -> bool {
-        self.phase == Phase::Pass && !self.stop
+        self.phase == Phase::Pass && !self.stop && self.groups.has_submitted()
     }
 
     /// Returns the number of the worker's transfers and flushes under way.
@@ -447,11 +447,12 @@ impl JobState {
         if self.player.is_some() {
             return self.next_of_script(now_ns);
         }
-        if self.timed_out(now_ns) || self.pass_is_issued() {
-            return None;
-        }
+        // As in fio, a pause follows the last transfer too.
         if let Some(next) = self.think(now_ns) {
             return Some(next);
+        }
+        if self.timed_out(now_ns) || self.pass_is_issued() {
+            return None;
         }
         if let Some(next) = self.next_of_backlog() {
             return Some(next);

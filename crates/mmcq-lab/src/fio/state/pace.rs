@@ -75,6 +75,8 @@ impl JobState {
                 return Some(Next::Wait(until_ns));
             }
             think.until_ns = None;
+            // The pause is a part of the worker's run time.
+            self.last_ns = self.last_ns.max(until_ns);
         }
         let blocks = u64::from(job.thinktime_blocks);
         if job.thinktime_ns > 0 && std::mem::take(&mut think.is_due) {
