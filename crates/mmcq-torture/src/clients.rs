@@ -171,38 +171,7 @@ impl Run<'_> {
             0 => u64::MAX,
             after => events + u64::from(after),
         };
-        let way = if operation.by_slot {
-            match machine.stack.with(|engine| engine.submit(asking, machine.stack_ns())) {
-                Ok(id) => {
-                    let waker = self.bench.wakers[client].clone();
-                    drop(machine.stack.with(|engine| engine.set_waker(id, waker)));
-                    self.try_stale(&machine.stack)?;
-                    Way::Slot(id)
-                }
-                Err((Error::Full, _)) => return Ok(self.full(ticket, piece)),
-                Err((error, request)) => {
-                    let completion = Completion { result: Err(error), done_bytes: 0, buf: request.buf };
-                    let client = Client {
-                        way: Way::Future(machine.stack.request(Asking::new(Kind::Flush, DmaBuf::EMPTY))),
-                        ticket,
-                        asked,
-                        area,
-                        lba,
-                        piece,
-                        blocks,
-                        origin,
-                        gives_up,
-                        submitted_ns: now_ns,
-                        drop_at,
-                    };
-                    self.answered(machine, client, completion, trace)?;
-                    return Ok(Began::Answered);
-                }
-            }
-        } else {
-            Way::Future(machine.stack.request(asking))
-        };
-        let mut began = Client {
+        let made = |way| Client {
             way,
             ticket,
             asked,
@@ -215,6 +184,27 @@ impl Run<'_> {
             submitted_ns: now_ns,
             drop_at,
         };
+        let way = if operation.by_slot {
+            match machine.stack.with(|engine| engine.submit(asking, machine.stack_ns())) {
+                Ok(id) => {
+                    let waker = self.bench.wakers[client].clone();
+                    drop(machine.stack.with(|engine| engine.set_waker(id, waker)));
+                    self.try_stale(&machine.stack)?;
+                    Way::Slot(id)
+                }
+                Err((Error::Full, _)) => return Ok(self.full(ticket, piece)),
+                Err((error, request)) => {
+                    let completion = Completion { result: Err(error), done_bytes: 0, buf: request.buf };
+                    let client =
+                        made(Way::Future(machine.stack.request(Asking::new(Kind::Flush, DmaBuf::EMPTY))));
+                    self.answered(machine, client, completion, trace)?;
+                    return Ok(Began::Answered);
+                }
+            }
+        } else {
+            Way::Future(machine.stack.request(asking))
+        };
+        let mut began = made(way);
         match began.poll(&machine.stack, &self.bench.wakers[client]) {
             None => Ok(Began::Client(began)),
             Some(Completion { result: Err(Error::Full), .. }) => Ok(self.full(ticket, piece)),
