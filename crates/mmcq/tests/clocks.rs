@@ -56,13 +56,14 @@ const FORBIDDEN: [(&str, &[&str]); 4] = [
 const OF_THE_SHELL: [&str; 2] = ["sleep", "timeout"];
 
 /// Exceptions: a file, a forbidden word that the file may have, and the reason.
-const EXCEPTIONS: [(&str, &str, &str); 6] = [
+const EXCEPTIONS: [(&str, &str, &str); 7] = [
     ("crates/mmcq/tests/support/watchdog.rs", "recv_timeout", "it ends what hangs, and no test waits for it"),
     ("crates/mmcq-lab/tests/exec.rs", "time.sleep", "of a program whose clock is the card's"),
     ("crates/mmcq-lab/tests/exec.rs", "time.monotonic", "of a program whose clock is the card's"),
     ("crates/mmcq-lab/tests/programs.rs", "time.monotonic", "of a program whose clock is the card's"),
     ("crates/mmcq-lab/tests/programs.rs", "clock_gettime", "of a program whose clock is the card's"),
     ("crates/mmcq-lab/tests/exec_calls.rs", "clock_gettime", "of a program whose clock is the card's"),
+    ("crates/mmcq-lab/tests/exec_calls.rs", "usleep", "of a program whose clock is the card's"),
 ];
 
 /// Script files that tests run.
