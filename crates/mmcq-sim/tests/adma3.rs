@@ -403,7 +403,7 @@ fn a_list_that_is_executed_refuses_changes_of_the_bus() {
 }
 
 /// Checks a chain whose end interrupts while the lines are reset, because the engine gives it up: the
-/// interrupt is acknowledged although it belongs to nobody.
+/// interrupt is acknowledged although no request waits for it.
 #[test]
 fn the_interrupt_of_a_list_that_is_given_up_does_not_stay() {
     let mut rig = Rig::new(false);

@@ -200,7 +200,7 @@ fn a_failed_flush_leaves_the_card_to_the_engine() {
         let mut ended = Vec::new();
         let error = match why {
             Some("full") => {
-                // All requests have ended, and nobody has taken the completions.
+                // All requests have ended, and no client has taken the completions.
                 while let Ok(id) = rig.stack.with(|engine| {
                     let request = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
                     engine.submit(request, rig.time.now())

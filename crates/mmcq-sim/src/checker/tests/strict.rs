@@ -49,7 +49,7 @@ fn a_flush_after_a_loss_in_an_open_transfer_confirms_the_writes_or_reports_them(
     flush(&mut judge, Answer::CacheLost).unwrap();
     flush(&mut judge, Answer::Done).unwrap();
     assert_eq!(read(&mut judge, 3, &torn(write, 3)), Ok(()));
-    // When the host loses its power too, nobody is left who could report anything.
+    // When the host loses its power too, no stack is left that could report a loss.
     let (mut judge, write) = open();
     judge.power_lost_open();
     assert_eq!(cut(&mut judge, 3, &torn(write, 3)), Ok(()));
