@@ -454,7 +454,7 @@ impl Run<'_> {
                 }
                 // The clients that were polled may have woken others.
                 Step::Quiet if self.bench.mask.load(Ordering::Relaxed) != 0 => {}
-                // The last call may have freed the slot of a dropped request, which wakes no client.
+                // The last call may have freed a dropped request's slot, which wakes no client.
                 Step::Quiet if std::mem::take(&mut full) => calls += 1,
                 Step::Quiet => {
                     return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));

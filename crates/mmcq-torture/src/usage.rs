@@ -33,8 +33,8 @@ pub enum GivesUp {
     Drops,
     /// The client takes the request back. If it has begun, the client waits for its answer.
     TakesBack,
-    /// The client cancels the request, and gets its memory back at once if the controller does not use
-    /// it.
+    /// The client cancels the request, and gets its memory back at once unless the
+    /// controller uses it.
     Cancels,
 }
 

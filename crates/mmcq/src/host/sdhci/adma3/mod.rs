@@ -186,7 +186,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
             return Step::Failed;
         }
         if self.at == At::Runs {
-            // The list ends here. An interrupt of it, for which no request waits now, is acknowledged.
+            // The list ends here. Its interrupt, for which no request waits now, is acknowledged.
             self.at = At::Stopped;
         }
         let step = self.host.set_bus(op, first, now_ns);
