@@ -95,6 +95,17 @@ fn a_durable_write_that_was_flushed_is_not_sent_again() {
     assert_eq!(outcome.violation, None);
 }
 
+/// Checks a case that broke a promise in the past: the response with the error of an earlier write
+/// was lost, and an engine that does not recover completed that write as good.
+#[test]
+fn a_lean_engine_doubts_a_write_whose_status_was_lost() {
+    let wishes = Wishes { faults: 0.01, cuts: 14.0, operations: 250, ..WISHES };
+    let case = usage::with(Case::draw(598, &wishes));
+    assert!(case.setup.lean);
+    let outcome = run(&case, &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
 #[test]
 fn random_runs_in_the_corners_keep_every_promise() {
     let mut bench = Bench::new();

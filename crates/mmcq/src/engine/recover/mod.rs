@@ -365,8 +365,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };
-            if P::RECOVERS && !answered {
-                self.incident.note_lost_status(&self.bus);
+            match answered {
+                true => {}
+                false if P::RECOVERS => self.incident.note_lost_status(&self.bus),
+                // Without recovery no write is sent again, so a lost status counts as an error.
+                false => self.incident.failed.hear(R1::ERROR),
             }
             self.begin_pass(error, now_ns);
         }
@@ -552,7 +555,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The lines were reset, and the CMD line is still in use: CMD13 was not even sent.
             Recovery::Status if unsent => self.escalate(now_ns),
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                if P::RECOVERS && !self.lane.owner_recovers(&self.slots, &self.card) {
+                if !P::RECOVERS {
+                    self.incident.failed.hear(R1::ERROR);
+                } else if !self.lane.owner_recovers(&self.slots, &self.card) {
                     self.incident.note_lost_status(&self.bus);
                 }
                 self.incident.faults = self.incident.faults.saturating_add(1);
