@@ -1,17 +1,29 @@
-//! Loss of the card. If it was removed, waiting requests end with an error. If it has lost its
-//! state, it is initialised again.
+//! Loss of a status, and loss of the card. If the card was removed, waiting requests end with an
+//! error. If it has lost its state, it is initialised again.
 
+use super::super::bus::Bus;
 use super::super::order::Order;
 use super::super::phases::Stage;
 use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, Kind};
 use super::{RecoveryStep, ServiceRequest};
-use crate::host::Host;
+use crate::host::{Auto, Host};
 use crate::sched::Profile;
 use crate::sched::tasks::Why;
+use crate::spec::command::Resp;
+use crate::spec::response::R1;
 
 impl Incident {
+    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
+    /// Without recovery these writes are not sent again: the lost status counts as an error.
+    pub fn note_lost_status<H, P: Profile>(&mut self, bus: &Bus<H>) {
+        if !P::RECOVERS {
+            return self.failed.hear(R1::ERROR);
+        }
+        self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
+    }
+
     /// Ends the writes that wait for a status, which will not come.
     #[cold]
     #[inline(never)]

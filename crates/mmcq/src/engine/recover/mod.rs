@@ -34,10 +34,10 @@ use super::slot::{NONE, Slots};
 use super::supervisor::Supervisor;
 use super::timers::{Timers, later};
 use super::{BLOCK_BYTES, Count, Engine, Error, Kind};
-use crate::host::{Auto, BusOp, Cause, Direction, Host, Step};
+use crate::host::{BusOp, Cause, Direction, Host, Step};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Lanes, Profile};
-use crate::spec::command::{self, Resp};
+use crate::spec::command;
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
 use classify::{Class, by_status};
@@ -228,11 +228,6 @@ impl Incident {
         busy.not_asked();
     }
 
-    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
-    pub fn note_lost_status<H>(&mut self, bus: &Bus<H>) {
-        self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
-    }
-
     /// Marks the sampling point as lost, after a reset of the controller in a mode that needs
     /// tuning. No data are transferred before a tuning has found a sampling point.
     pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
@@ -365,11 +360,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };
-            match answered {
-                true => {}
-                false if P::RECOVERS => self.incident.note_lost_status(&self.bus),
-                // Without recovery no write is sent again, so a lost status counts as an error.
-                false => self.incident.failed.hear(R1::ERROR),
+            if !answered {
+                self.incident.note_lost_status::<H, P>(&self.bus);
             }
             self.begin_pass(error, now_ns);
         }
@@ -555,10 +547,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The lines were reset, and the CMD line is still in use: CMD13 was not even sent.
             Recovery::Status if unsent => self.escalate(now_ns),
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                if !P::RECOVERS {
-                    self.incident.failed.hear(R1::ERROR);
-                } else if !self.lane.owner_recovers(&self.slots, &self.card) {
-                    self.incident.note_lost_status(&self.bus);
+                if !P::RECOVERS || !self.lane.owner_recovers(&self.slots, &self.card) {
+                    self.incident.note_lost_status::<H, P>(&self.bus);
                 }
                 self.incident.faults = self.incident.faults.saturating_add(1);
                 self.reset(Recovery::Lines, now_ns);
