@@ -106,6 +106,15 @@ fn a_lean_engine_doubts_a_write_whose_status_was_lost() {
     assert_eq!(outcome.violation, None);
 }
 
+/// Checks a case that the checker once refused wrongly: the card was taken out after it had flushed,
+/// and before the engine had completed the flush.
+#[test]
+fn a_flush_that_ended_before_the_power_has_covered_all_before_it() {
+    let wishes = Wishes { faults: 0.01, cuts: 0.25, operations: 250, ..WISHES };
+    let outcome = run(&usage::with(Case::draw(4261, &wishes)), &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
 #[test]
 fn random_runs_in_the_corners_keep_every_promise() {
     let mut bench = Bench::new();

@@ -281,7 +281,8 @@ impl Sector {
             let safe = match e.fate {
                 Fate::Done(n) if !across => n <= before || e.number < number,
                 Fate::Done(n) | Fate::Loose(n) | Fate::Shown(n) => n <= before,
-                Fate::Shaken(n) => across && n <= before,
+                // A flush that ended as the power went has covered what was submitted before it.
+                Fate::Shaken(n) => across && (n <= before || e.number < number),
                 _ => false,
             };
             safe && !matches!(e.wanted, Wanted::Discarded)
