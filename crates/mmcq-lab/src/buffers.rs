@@ -93,7 +93,8 @@ impl Buffers {
         self.free.push(piece);
     }
 
-    /// Returns the bytes of a piece; empty while they are lent to the engine.
+    /// Returns the bytes of the buffer with the number `piece`. Empty while the engine has the
+    /// buffer.
     pub fn get(&self, piece: u32) -> &[u8] {
         self.pieces[piece as usize].as_deref().unwrap_or(&[])
     }

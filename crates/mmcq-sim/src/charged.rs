@@ -39,7 +39,7 @@ pub struct CallCosts {
 pub struct Charged<H> {
     inner: H,
     time: Time,
-    /// Costs of the calls from now on.
+    /// Virtual time that each call of the driver takes; a change is valid from the next call on.
     pub costs: CallCosts,
 }
 

@@ -37,7 +37,7 @@ pub struct Queue<E> {
     later: VecDeque<(u64, E)>,
 }
 
-/// Largest number of events in the list of near ones.
+/// Largest number of events in the list of the nearest ones (`soon`); further ones are in `later`.
 const SOON_MAX: usize = 32;
 
 impl<E> Default for Queue<E> {

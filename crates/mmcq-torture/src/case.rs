@@ -222,7 +222,8 @@ pub enum Visit {
     Protect(u32),
 }
 
-/// What a campaign wants in its random cases.
+/// What a campaign of tests demands of its random cases: how many faults, power cuts and requests,
+/// and which cards.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Mean probability that a kind of fault which a case has chosen strikes at an event of its

@@ -29,7 +29,7 @@ pub trait Model: Controller {
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    /// Time in ns by which the stack's clock is ahead of the machine's.
+    /// Time in ns by which the stack's clock is ahead of the time of the simulated board.
     static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -45,7 +45,7 @@ pub(super) fn stack_ns() -> u64 {
 /// each block needs one call.
 const CALLS_MAX: u32 = 4096;
 
-/// Result of one step of the machine.
+/// What happened in one step of the simulated board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The controller model had an event of its own.

@@ -10,7 +10,7 @@ use mmcq_sim::checker::{Fault, Violation};
 /// A time in which the program has suspended or halted the stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
-    /// Time in ns at which the program resumes the stack.
+    /// Time in ns at which the program lets the stack work again.
     until_ns: u64,
     /// Whether the stack is suspended; otherwise it is halted.
     refuses: bool,

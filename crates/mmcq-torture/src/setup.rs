@@ -21,7 +21,7 @@ pub enum BusyBy {
 /// Part of the card that requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The sectors from 0 on.
+    /// The first sectors of the card, from sector 0 on.
     Start,
     /// Sectors in the middle of the card.
     Middle,

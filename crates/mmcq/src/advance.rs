@@ -298,7 +298,7 @@ impl WaitStrategy {
         (self.listen)(on);
     }
 
-    /// Returns the board's costs.
+    /// Returns the costs of the board's interrupts, threads and polls, as CPU time.
     pub const fn costs(&self) -> &Costs {
         &self.costs
     }

@@ -63,8 +63,8 @@ impl Point {
 pub struct Effect {
     /// Index in [`Answer::values`] of the uncertain value.
     pub value: usize,
-    /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
-    /// was not possible.
+    /// Gain of one setting over another, in percent, computed twice: with the uncertain value at
+    /// its low end, and at its high end. `None`: the simulation with this end was not possible.
     pub percent: [Option<f64>; 2],
     /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
     /// run at its high end; `None`: that run was not possible.

@@ -44,7 +44,7 @@ impl Kind {
 pub(super) struct Described {
     kinds: [Kind; KINDS.len()],
     durable: u64,
-    /// Number of requests before which the cache must be flushed.
+    /// Number of requests that the trace marks with a flush before them (preflush).
     flush_first: u64,
     first_ns: Option<u64>,
     /// Latest end in ns of the requests so far.

@@ -60,7 +60,8 @@ impl State {
 }
 
 impl Waiting {
-    /// Makes a measurement of the time without work that begins at this time.
+    /// Makes a measurement of the time in which neither the stack nor the bus has anything to do.
+    /// It begins at this time.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
         Waiting(Rc::new(RefCell::new(State {

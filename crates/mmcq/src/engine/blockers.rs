@@ -85,7 +85,7 @@ const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
-/// Causes that stop the fast path.
+/// Causes for which a read or write takes the general path, and not the fast path (few checks).
 const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
 /// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
@@ -145,7 +145,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & !SUSPENDED | HALTED;
     }
 
-    /// Ends a suspension or a halt.
+    /// Ends a suspension (new requests are refused) or a halt (no request starts), so that the
+    /// engine works again.
     pub fn resume(&mut self) {
         self.word &= !(SUSPENDED | HALTED);
     }

@@ -112,8 +112,8 @@ impl Durability {
         owed
     }
 
-    /// Notes that a status of the card has come: it shows the result of all writes and pieces
-    /// before it.
+    /// Notes that a status of the card has come. It shows the result of all earlier writes, also of
+    /// unfinished writes whose first blocks were transferred.
     #[inline(always)]
     pub fn note_status(&mut self) {
         self.flags &= !(UNSETTLED | PIECE);

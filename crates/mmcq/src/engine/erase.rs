@@ -248,8 +248,8 @@ pub(super) struct Round {
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,
-    /// Number of units of a piece, as learned from the time of earlier pieces of the same kind; 0:
-    /// nothing learned yet.
+    /// Number of erase units in one piece (part of an erase that one CMD38 does), as learned from
+    /// the time of earlier pieces of the same kind; 0: nothing learned yet.
     units: u32,
 }
 

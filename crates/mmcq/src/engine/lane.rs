@@ -203,7 +203,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = index;
     }
 
-    /// Notes that no control request is in progress any more.
+    /// Notes that the request in progress that is neither a read nor a write (a control request)
+    /// has ended.
     #[inline(always)]
     pub fn release_control(&mut self) {
         self.control = NONE;

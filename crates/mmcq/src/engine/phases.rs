@@ -234,7 +234,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts CMD23 as a phase of its own where it pays, otherwise the data command at once.
+    /// Sends CMD23 as a command of its own where that is faster, otherwise sends the data command
+    /// at once.
     ///
     /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one

@@ -53,7 +53,7 @@ pub(super) enum End {
 /// A sequential run: requests of which each begins at the block where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The block after the last one that was sent.
+    /// The block after the last one that this sequential run of requests has transferred.
     next: u64,
     /// Whether the last request began at the block where the one before ended.
     on: bool,

@@ -171,7 +171,7 @@ impl Streams {
         }
     }
 
-    /// Notes that the card has ended the transfer.
+    /// Notes that the card has ended the transfer that was open, or that was closed by CMD12.
     pub fn note_ended<H: Host>(&mut self, now_ns: u64) {
         if H::CONTINUES {
             self.note_end(now_ns);

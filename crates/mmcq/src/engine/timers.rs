@@ -148,7 +148,8 @@ impl Timers {
         due
     }
 
-    /// Returns whether the time limit of the stage in progress has passed.
+    /// Returns whether the time limit of the command, data transfer or bus operation in progress
+    /// has passed.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.limit_ns
@@ -167,8 +168,9 @@ impl Timers {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
     }
 
-    /// Returns the next deadline of all. `beside`: whether the host can send commands during data.
-    /// `looks`: whether the card is polled for its interrupt.
+    /// Returns the earliest of the engine's deadlines, in ns. `beside`: the host can send commands
+    /// during data, so their deadline counts. `looks`: the card is polled for its interrupt, so the
+    /// next poll counts.
     #[inline(always)]
     pub fn next_ns(&self, beside: bool, looks: bool) -> Option<u64> {
         let concurrent_ns = if beside { self.concurrent_ns } else { NEVER };

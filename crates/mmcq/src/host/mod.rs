@@ -112,7 +112,8 @@ pub enum StartError {
     CommandLine,
     /// The DAT lines are in use, or the card signals busy on DAT0.
     DataLine,
-    /// The controller can never execute this phase (too many segments, unsupported block size ...).
+    /// The controller can never execute this command with its data (too many segments, unsupported
+    /// block size ...).
     Unsupported,
 }
 
@@ -154,7 +155,7 @@ pub enum BusOp {
     /// Switches the signal lines to 1.8 V (true) or 3.3 V (false); fails if the regulator does not
     /// follow.
     Signal18(bool),
-    /// Begins tuning: phases with `tuning` set follow.
+    /// Begins tuning. Afterwards the engine sends the tuning commands, as phases with `tuning` set.
     TuneStart,
     /// Ends tuning without a result, and selects the fixed sampling point again.
     TuneAbort,

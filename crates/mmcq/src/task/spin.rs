@@ -8,8 +8,8 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// Most phases that a thread spins for in one request. Then it sleeps, even if the policy advises
-/// to spin.
+/// Largest number of phases (commands with their data) of one request for whose ends a thread
+/// spins. After them it sleeps, even if the policy advises to spin.
 const PHASES_MAX: u32 = 16;
 
 impl<B: Platform, const N: usize> Stack<B, N> {

@@ -165,7 +165,8 @@ impl Offsets {
         }
     }
 
-    /// Marks all files as not done, as fio does when it begins to verify.
+    /// Marks all files as not finished, so that another pass over them can begin: fio does so when
+    /// it reads the files back to verify them.
     pub fn reopen(&mut self) {
         self.files.iter_mut().for_each(|file| file.done = false);
     }

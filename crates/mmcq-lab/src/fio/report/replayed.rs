@@ -45,7 +45,8 @@ pub struct Replayed {
 pub struct Program {
     /// Name of the program in the trace.
     pub name: String,
-    /// Measurements of the program's requests.
+    /// Measurements of the requests of this program, which the trace recorded and the replay
+    /// repeated.
     pub stats: ProgramStats,
 }
 

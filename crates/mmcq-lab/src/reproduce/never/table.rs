@@ -216,8 +216,8 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Writes those 99th percentiles of Linux that are shorter than mmcq's, but no valid measure
-/// because requests starve.
+/// Lists the cells in which Linux has a shorter 99th percentile of latency than mmcq, but is not
+/// compared: some of its requests starve (wait very long), which this percentile does not show.
 fn starving(out: &mut String, measured: &[Measured]) {
     let mut any = false;
     for one in measured {

@@ -181,7 +181,8 @@ impl<H> Bus<H> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Starts the prepared phase on the controller, with this memory for its data.
+    /// Starts the prepared command (phase) on the controller. Its data use the memory of
+    /// `segments`, and the controller's own timer is set to `timeout_ns`.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start(&self.phase, segments, timeout_ns);

@@ -18,7 +18,7 @@ use crate::sched::tasks::At;
 use crate::sched::{Demotion, Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Stops the use of the queue for ever.
+    /// Stops the use of the card's command queue: it is not used again after the failure `why`.
     #[cold]
     pub(in crate::engine) fn leave_for_good(&mut self, why: Demotion) {
         if self.tasks_mut().is_some_and(|tasks| tasks.demote(why)) {

@@ -89,7 +89,7 @@ struct Turn {
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time in ns up to which the time of the card is already included in `used_ns`.
+    /// Time in ns up to which the turn's use of the card is already added to `used_ns`.
     counted_ns: u64,
     /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
     /// idle.

@@ -91,7 +91,7 @@ pub(crate) enum Step {
     Look,
 }
 
-/// The result of the last pack's writes.
+/// Whether the result of the writes in the last packed command is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The result is known, or there are no writes.

@@ -411,8 +411,8 @@ impl Tasks {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// Returns whether the card should be polled during the data in progress. That holds if no
-    /// waiting task is known to be ready, and the card was not polled since the data began.
+    /// Returns whether CMD13 should ask during data which tasks are ready: no waiting task is known to
+    /// be ready, and CMD13 was not sent since the data began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }

@@ -99,7 +99,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     open: Option<Open>,
     /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
     run: Option<Run>,
-    /// Kind of the phase in progress, if the wrapped driver executes it as an ordinary phase.
+    /// Kind of the command in progress, if the wrapped driver executes it in the ordinary way and
+    /// not as part of an open transfer.
     plain: Plain,
     /// The result of a write whose data have ended, kept while the card is still busy; `None` if no
     /// such write is in progress.
