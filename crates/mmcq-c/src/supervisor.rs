@@ -123,11 +123,10 @@ impl Supervisor {
         self.go_on(stack);
     }
 
-    /// Begins a supervisor in the room. This is a function of its own, so that its stack frame
-    /// exists only during this call.
+    /// Begins a supervisor in the memory `room`. This is a function of its own, so that its stack
+    /// frame exists only during this call.
     ///
-    /// # Safety
-    /// The room is empty, and no other context uses it.
+    /// # Safety The room is empty, and no other context uses it.
     #[inline(never)]
     unsafe fn begin_here(&self, stack: &'static Stack, scratch: DmaBuf, card: Card) {
         // SAFETY: the caller's promise.

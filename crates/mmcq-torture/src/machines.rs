@@ -298,8 +298,8 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
 }
 
 impl Machine<(NoLock, OpenDriver)> {
-    /// Makes a machine with an SDHCI controller that leaves transfers open; its power comes on at
-    /// `now_ns`.
+    /// Makes a machine with an SDHCI controller and a driver that leaves transfers open (the next
+    /// request continues them without a command). The power comes on at `now_ns`.
     pub fn open(
         setup: &Setup,
         writes: OpenWrites,

@@ -253,7 +253,7 @@ impl SlotId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Output {
-    /// Bytes transferred. The data of a tuning phase stay in the controller: then the value is 1
+    /// Bytes transferred. The data of a tuning command stay in the controller. Then the value is 1
     /// once tuning is complete, and 0 before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
     /// The response, for a raw phase.

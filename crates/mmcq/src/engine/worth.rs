@@ -114,8 +114,8 @@ impl Worth {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: it
-    /// continued an open one.
+    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: the
+    /// transfer continued one that was left open, so it had no command of its own.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }

@@ -11,7 +11,7 @@ pub(in super::super) enum Step {
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
-    /// CMD13, which polls for the end of busy after the command at this place.
+    /// CMD13, which polls for the end of busy after the command that `Place` names.
     Status(Place),
     /// A pause, in which nothing is sent.
     Pause(Place),

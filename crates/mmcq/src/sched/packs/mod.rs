@@ -271,7 +271,8 @@ impl Packs {
         self.step.take()
     }
 
-    /// Counts a pack with a late error for which the card named the failed entry.
+    /// Counts a packed command whose error the card reported after its end, if the card named the
+    /// entry (request) that failed.
     pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
