@@ -40,7 +40,7 @@ pub struct BusHost<'m, 'b> {
     caps: Caps,
     width: Width,
     clock_hz: u32,
-    /// The phase in progress, whose data the host copies at its end.
+    /// The command in progress; at its end the host copies the data that were read.
     phase: Option<Phase>,
     give_up_ns: u64,
     /// Whether the runner has work, and was not woken for it yet.

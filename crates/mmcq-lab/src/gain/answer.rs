@@ -222,7 +222,7 @@ pub struct Answer {
     pub platform: String,
     /// Name of the card.
     pub card: String,
-    /// Changes of the board, the card and the jobs.
+    /// Changes of board, card and jobs that the user gave (`KEY=VALUE`).
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,

@@ -287,8 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether the card's queue, packs or chains may not be used now: because of one of
-    /// these causes, or because the card needs something first, such as a new tuning.
+    /// Returns whether the command queue, packed commands or chains may not be used now. One of the
+    /// `CAUSES` is present, or the card needs something first, such as a new tuning.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
@@ -348,7 +348,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.are_none()
     }
 
-    /// Returns whether all ordinary requests go to the controller's command queue engine.
+    /// Returns whether all ordinary reads and writes go to the controller's command queue engine,
+    /// since no blocker prevents it.
     #[inline(always)]
     pub(super) fn is_driven_open(&self) -> bool {
         let open = self.lane.hosted().is_some() && self.blockers.word == DRIVEN;

@@ -203,8 +203,8 @@ impl Durability {
         self.late = 0;
     }
 
-    /// Returns whether the card's status has to be read: requests wait for it, are complete without
-    /// it, or have transferred a piece without it.
+    /// Returns whether the card's status has to be read. Requests wait for it, or are complete
+    /// without it, or the first blocks of an unfinished write were transferred without it.
     #[inline(always)]
     pub fn owes_status<const N: usize>(&self, slots: &Slots<N>) -> bool {
         slots.is_settling() || self.owes_without_slot()

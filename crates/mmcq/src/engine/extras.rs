@@ -260,7 +260,7 @@ impl Memory {
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
     }
 
-    /// Unmaps the memory of the last data step.
+    /// Unmaps the memory that was mapped for the data of the request's last command.
     pub fn unmap_data<H: Host>(&mut self, host: &mut H) {
         if let Some((segment, direction)) = self.mapped.take() {
             host.unmap(&segment, direction);

@@ -212,8 +212,8 @@ impl Request {
     }
 
     /// Makes the request a part of the recovery that all others wait for. The request starts before
-    /// all queued ones. Only a raw phase, a change of the bus and a pause can be urgent; other
-    /// kinds are refused with [`Error::Unsupported`].
+    /// all queued ones. Only one raw command ([`Kind::Raw`]), a change of the bus and a pause can
+    /// be urgent; other kinds are refused with [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }

@@ -226,7 +226,8 @@ impl Timers {
         self.wake_ns = self.hold_ns;
     }
 
-    /// Makes the wake-up time of the stage no later than the end of the wait of an open transfer.
+    /// Makes sure that the engine wakes, at the latest, at the time at which it stops waiting for a
+    /// request that continues the open transfer.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }

@@ -143,7 +143,7 @@ pub struct Faulty<H, const M: usize> {
     events: [u64; 4],
     hits: u64,
     last: Option<Struck>,
-    /// The phase in progress, or the last phase.
+    /// The command (phase) in progress; if there is none, the last one.
     phase: Option<Phase>,
     /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
     unsent: bool,

@@ -223,8 +223,8 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict on the result of this comparison, with the known losses taken into
-    /// account.
+    /// Returns how mmcq compares with Linux in this cell: faster, slower, or slower as the list
+    /// [`super::KNOWN`] says.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }

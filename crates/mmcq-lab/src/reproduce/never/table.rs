@@ -32,7 +32,7 @@ impl Summary {
     }
 
     /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
-    /// the open losses.
+    /// the cells in which mmcq is known to be slower than Linux.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {

@@ -51,8 +51,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the failure of a phase, if the card's queue is on: the failure ends the use of the
-    /// queue.
+    /// Handles a failed command or data transfer, if the card's queue is on: the failure ends the
+    /// use of the queue.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.lane.is_queued() {

@@ -186,8 +186,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Returns the stage in which the phase's command list has stopped, if the chip reports no error of
-/// the command itself.
+/// Returns the stage in which the list of register operations has stopped, if the chip reports no
+/// error of the command itself.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,

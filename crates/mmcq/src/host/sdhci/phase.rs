@@ -175,8 +175,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Starts a command with an R1 response and without data. Returns false and does nothing for
-    /// any other phase.
+    /// Starts a command with an R1 response and without data. Returns false and does nothing if
+    /// `phase` is not such a command.
     ///
     /// Such a command interrupts by Command Complete, and a transfer by Transfer Complete alone. So
     /// a command between two transfers costs two writes of Interrupt Signal Enable. With

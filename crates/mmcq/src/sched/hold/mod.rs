@@ -59,8 +59,8 @@ const CREDIT_NS: i64 = 1_000_000;
 /// transfer. It limits what the engine loses when a client stops that has always sent its next
 /// request.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
-/// losses of delayed starts are paid.
+/// Divisor: each transfer allows the engine to lose 1/256 of the transfer's time by delayed starts.
+/// These times are added in an account, and each loss is subtracted.
 const SHARE: u64 = 256;
 /// Number of started transfers in a row that do not continue an earlier request, after which the
 /// engine stops watching clients for sequential requests.

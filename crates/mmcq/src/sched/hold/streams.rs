@@ -94,8 +94,8 @@ pub(super) struct Stream {
     /// How many times in a row the first request after a completed group came in less than half of
     /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
-    /// How many times in a row a request other than the first of its group came back in less than
-    /// half of the mean time `mean_gap_ns`.
+    /// How many times in a row the time between two new requests was less than half of
+    /// `mean_gap_ns`, after a group of requests was completed.
     gap_shorter: u8,
     /// Time in ns at which the stream's last request came.
     arrived_ns: u64,
