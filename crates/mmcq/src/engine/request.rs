@@ -33,11 +33,12 @@ pub enum Kind {
     },
     /// Flush: when it completes, all data that were written before it are on the medium. A barrier.
     Flush,
-    /// A raw phase, sent exactly as given. A barrier. The response is returned without being
-    /// checked, and the engine does not learn from it what has changed on the card. So two commands
-    /// are refused with [`Error::Unsupported`]: CMD6 to PARTITION_CONFIG, for which there are
-    /// [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand); and CMD6
-    /// to CACHE_CTRL, for which there is [`Options::cache`](crate::card::Options::cache).
+    /// One command of the caller, with its data, sent exactly as given (a raw phase). A barrier.
+    /// The response is returned without being checked, and the engine does not learn from it what
+    /// has changed on the card. So two commands are refused with [`Error::Unsupported`]: CMD6 to
+    /// PARTITION_CONFIG, for which there are [`PartitionAccess`](Kind::PartitionAccess) and
+    /// [`LongCommand`](Kind::LongCommand); and CMD6 to CACHE_CTRL, for which there is
+    /// [`Options::cache`](crate::card::Options::cache).
     Raw {
         /// A command sent directly before (CMD55). If it fails, the request fails with its error.
         prefix: Option<Command>,

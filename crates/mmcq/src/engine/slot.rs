@@ -177,8 +177,8 @@ pub(super) struct Slots<const N: usize> {
     urgents: SlotSet,
     /// A bit for each slot whose write is durable by a flush that has not ended yet.
     owing: SlotSet,
-    /// The slots of `owing` of whose blocks some were changed by a later request since. Such a write
-    /// must not be sent again.
+    /// Those slots of `owing` whose blocks were partly changed by a later request. The write of
+    /// such a slot must not be sent again.
     covered: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],

@@ -119,7 +119,7 @@ pub const RX_OVERRUN: u32 = 1 << 5;
 pub const RESPONSE_END: u32 = 1 << 6;
 /// [`STATUS`]: a command without a response was sent.
 pub const COMMAND_SENT: u32 = 1 << 7;
-/// [`STATUS`]: all bytes of the transfer are done.
+/// [`STATUS`]: all bytes of the transfer have been transferred.
 pub const DATA_END: u32 = 1 << 8;
 /// [`STATUS`]: one block is done.
 pub const DATA_BLOCK_END: u32 = 1 << 10;
