@@ -39,7 +39,7 @@ pub use waiting::Waiting;
 /// Number of request slots of mmcq's engine in a run.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 
-/// Stack that serves the jobs, and the stack whose CPU costs are charged for it.
+/// Which stack serves the jobs: Linux or mmcq, in which configuration, and with which CPU costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Linux's block driver without the software queue (HSQ): it prepares one request while the one

@@ -207,7 +207,8 @@ impl Memory {
         self.step
     }
 
-    /// Sets which step of a request of several steps is in progress.
+    /// Sets which command or pause (step) of the present request is in progress, for requests that
+    /// need several.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }

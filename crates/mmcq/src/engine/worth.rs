@@ -50,8 +50,8 @@ impl Lean {
         Lean { keeps, lost_ns: 0 }
     }
 
-    /// Learns what keeping the transfer open would have gained or lost, and changes the decision if
-    /// it has lost more than `change_ns`.
+    /// Learns how much time keeping the transfer open would have gained and lost. Changes the
+    /// decision if the present decision has lost more than `change_ns` in total.
     fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
         let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
         self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);

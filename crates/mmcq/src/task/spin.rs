@@ -50,7 +50,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.with(|engine| engine.take(id))
     }
 
-    /// Calls `turn` until a phase ends. Returns false if no phase has ended in `at_most_ns`.
+    /// Calls `turn` until the engine's command in progress has ended (a phase: one command with its
+    /// data or busy). Returns false if none has ended in `at_most_ns`.
     fn spin_while(&self, at_most_ns: u64, advance: &WaitStrategy, wait: &Wait) -> bool {
         let before = self.with(|engine| engine.last_phase());
         let (mut looks, began_ns) = (0, self.now_ns());

@@ -107,7 +107,7 @@ enum Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// The phase sends CMD12.
+    /// The command is a CMD12.
     Stop,
     /// The phase sends CMD13.
     Status,
