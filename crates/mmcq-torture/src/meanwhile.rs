@@ -77,8 +77,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that nothing is left open or in doubt on the card when the engine of a suspended stack
-    /// is idle.
+    /// Checks, when the engine of a suspended stack is idle, that a power cut would lose no data:
+    /// all written sectors are in the card's flash.
     fn look_at_rest<B: Platform>(&mut self, machine: &Machine<B>) -> Result<(), Violation> {
         if !self.is_suspended() || !machine.is_settled() {
             return Ok(());

@@ -72,7 +72,8 @@ pub enum Host {
     Sdmmc(Chip),
     /// ST's SDMMC, version 2 with a single buffer, which leaves writes open.
     OpenSdmmc,
-    /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
+    /// A card in SPI mode on its own bus, without an SD controller. A transfer stays open for a
+    /// next request that may continue it.
     Spi,
 }
 

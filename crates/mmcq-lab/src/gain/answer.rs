@@ -112,7 +112,7 @@ impl Decides<'_> {
 /// Gain of a setting for one load, compared with the first setting that ran this load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
-    /// Setting whose gain this is.
+    /// Setting (stack and configuration) that is compared with the first setting of the cell.
     pub setting: Setting,
     /// Figures with all values as they are in the files.
     pub point: Point,

@@ -53,7 +53,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Returns the difference of the model from unmodified Linux in percent.
+    /// Returns by how many percent the model of Linux needs more time than unmodified Linux.
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.us[1] / self.us[0] - 1.0)
     }

@@ -207,8 +207,7 @@ impl Memory {
         self.step
     }
 
-    /// Sets which command or pause (step) of the present request is in progress, for requests that
-    /// need several.
+    /// Sets which step (command or pause) of the present request is in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }

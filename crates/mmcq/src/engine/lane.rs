@@ -18,7 +18,8 @@ pub(super) enum Failure {
     Nothing,
     /// A failure with an error, which is stored in the incident.
     Error,
-    /// The deadline has passed, and the controller has not reported the end of the phase.
+    /// The deadline has passed, and the controller has not reported the end of the command or its
+    /// data.
     Silence,
 }
 
@@ -139,7 +140,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.note_free();
     }
 
-    /// Notes that the bus may be free, so that the loop looks for the next request.
+    /// Notes that the bus may be free, so that the engine looks for the next request to start.
     #[inline(always)]
     pub fn note_free(&mut self) {
         self.news = true;

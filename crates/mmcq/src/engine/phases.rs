@@ -54,8 +54,8 @@ pub(super) enum Stage {
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
-    /// A command or pause of a request that needs [`Engine::enable_extended_ops`]. The state of the
-    /// extras has the details.
+    /// A command or pause of a request that needs [`Engine::enable_extended_ops`], such as an erase
+    /// or a partition access.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),
@@ -107,9 +107,9 @@ impl<H: Host> Bus<H> {
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
-    /// Prepares the phase with the data of a transfer. `single`: it uses the command for one block.
-    /// `cached`: written data may stay in the card's cache. Returns two times in ns: how long the
-    /// controller waits for the card, and after how long the engine polls for the end.
+    /// Prepares the data command of a transfer. `single`: CMD17 or CMD24, for one block. `cached`:
+    /// written data may stay in the card's cache. Returns two times in ns: how long the controller
+    /// waits for the card, and after how long the engine polls for the end.
     #[inline(always)]
     pub fn prepare_main<P: Profile>(
         &mut self,
@@ -377,8 +377,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(stage, self.card.plan().status(), COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
-    /// done first; then the request gets its turn again.
+    /// Maps the memory of a request whose turn it is for DMA. Returns `Ok(true)` if it is mapped.
+    /// `Ok(false)`: no mapping is free. The engine then frees another request's mapping, and this
+    /// request gets its turn again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.slots.map(self.bus.host_mut(), index) {
             Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {

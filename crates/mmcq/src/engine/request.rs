@@ -123,8 +123,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether this kind of request may be urgent, that is, a step of the supervisor that
-    /// does not wait for the queue.
+    /// Returns whether requests of this kind may be urgent: they are a part of recovery, and do not
+    /// wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
@@ -257,7 +257,7 @@ pub struct Output {
     /// Bytes transferred. The data of a tuning command stay in the controller. Then the value is 1
     /// once tuning is complete, and 0 before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
-    /// The response, for a raw phase.
+    /// The card's response, if the request was one raw command ([`Kind::Raw`]).
     pub response: Response,
 }
 

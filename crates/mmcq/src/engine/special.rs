@@ -28,7 +28,7 @@ use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
-/// Most blocks of one request for zeroes: `Output` counts bytes in 32 bits.
+/// Most blocks that one request may overwrite with zeroes: `Output` counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Slot {

@@ -155,8 +155,9 @@ impl Timers {
         now_ns >= self.limit_ns
     }
 
-    /// Returns the time that is left of the phase's time limit, for the controller's timer when a
-    /// refused start is tried again.
+    /// Returns how much time in ns is left until the time limit of the command to start. The
+    /// controller's timer gets this time when the controller has refused the start and it is tried
+    /// again.
     pub fn left_ns(&self, now_ns: u64) -> u64 {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }

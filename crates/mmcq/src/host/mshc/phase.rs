@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (a command, with its data or busy): checks it, and writes the registers.
 
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;

@@ -126,7 +126,8 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// Limits the depth to the slots of the controller's command queue engine.
+    /// Limits the number of tasks in the card's queue to the slots of the controller's command
+    /// queue engine.
     pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }

@@ -103,7 +103,7 @@ enum Open {
     Ended,
 }
 
-/// What a phase that the wrapped driver executes does for an open transfer.
+/// What a command that the wrapped driver executes in the ordinary way is for an open transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
