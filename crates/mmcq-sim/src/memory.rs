@@ -226,7 +226,8 @@ impl Inner {
         }
     }
 
-    /// Returns the index of the window that contains the address `bus`; `None` if there is none.
+    /// Returns the index of the mapping (window) that contains the bus address `bus`; `None` if
+    /// there is none.
     fn window_of(&mut self, bus: u64) -> Option<usize> {
         let inside = |w: &Window| bus >= w.base && bus - w.base < w.shadow.len() as u64;
         if self.windows.get(self.last).is_some_and(inside) {

@@ -39,7 +39,7 @@ pub struct Operation {
     /// Whether the client waits for the answer by the slot's name
     /// ([`SlotId`](mmcq::engine::SlotId)), and not by a future.
     pub by_slot: bool,
-    /// Client of the request, and whether it waits for a write.
+    /// Client that sends the request; and for a write, whether this client waits for its result.
     pub origin: Origin,
     /// How the client gives the request up after `dropped_after` events.
     pub gives_up: GivesUp,

@@ -493,7 +493,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// Handles the response of a CMD12 for which no request waits.
+    /// Handles the response of the CMD12 that has closed an open transfer, when no request needs
+    /// this transfer any more.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else {
             return self.lane.go_idle::<H>(&mut self.timers, now_ns);

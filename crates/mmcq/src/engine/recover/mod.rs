@@ -71,7 +71,7 @@ pub(super) struct Incident {
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
-    /// Slot of the failed control request, or of the first request of the failed transfer.
+    /// Slot of the failed request, or of the first request of the failed transfer.
     owner: u8,
     /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,

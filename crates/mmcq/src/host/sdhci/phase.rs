@@ -206,9 +206,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Sends the phase's command: writes Argument, Transfer Mode and Command as the last step of a
-    /// start. `ends` is the interrupt status that ends the phase, `kind` the response type. CMD and
-    /// DAT are idle, so no other phase is in progress.
+    /// Sends the command of a phase: writes Argument, Transfer Mode and Command as the last step of
+    /// its start. `ends` is the interrupt status at its end, `kind` the response type. CMD and DAT
+    /// are idle, since no other command or data transfer is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;

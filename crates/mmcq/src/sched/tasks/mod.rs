@@ -126,8 +126,7 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// Limits the number of tasks in the card's queue to the slots of the controller's command
-    /// queue engine.
+    /// Limits the number of tasks to the slots of the controller's command queue engine.
     pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }
@@ -524,7 +523,8 @@ impl Tasks {
         self.described = NONE;
     }
 
-    /// Counts ends that the command queue engine reported for tasks that were not rung.
+    /// Counts ends that the command queue engine reported for tasks that were not started, since
+    /// their doorbells were not rung.
     pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
