@@ -126,7 +126,8 @@ impl Supervisor {
     /// Begins a supervisor in the memory `room`. This is a function of its own, so that its stack
     /// frame exists only during this call.
     ///
-    /// # Safety The room is empty, and no other context uses it.
+    /// # Safety
+    /// The room is empty, and no other context uses it.
     #[inline(never)]
     unsafe fn begin_here(&self, stack: &'static Stack, scratch: DmaBuf, card: Card) {
         // SAFETY: the caller's promise.

@@ -228,7 +228,7 @@ pub struct Answer {
     pub seed: u64,
     /// Number of runs that this comparison needed.
     pub runs: usize,
-    /// Whether the user asked for uncertainty intervals of the gains.
+    /// Whether the user asked how uncertain each gain (of one stack's rate over another's) is.
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,

@@ -87,7 +87,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 /// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request, a control request, has its turn, and begins with its first step.
+    /// A control request (no read or write) has its turn, and begins with its first step.
     Begin,
     /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
     /// example). The write is still queued.

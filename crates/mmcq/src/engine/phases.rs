@@ -28,7 +28,7 @@ use crate::spec::command::{self, Command};
 pub(super) enum Stage {
     /// Nothing is in progress.
     Idle,
-    /// A raw request's prefix (CMD55).
+    /// The CMD55 that goes before the raw command of a request (its prefix).
     Prefix,
     /// CMD22, which sends the upper bits of an address.
     Address,
@@ -131,7 +131,8 @@ impl<H: Host> Bus<H> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Puts the request in slot `first` and the requests that join it into the batch (unless
-    /// `collected` says that they are there already), and starts the first phase of their transfer.
+    /// `collected` says that they are there already), and starts the first command of their
+    /// transfer.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;

@@ -139,9 +139,9 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request must not be sent twice: the card would do something else the
-    /// second time. A long command may count or be final, and each authenticated write has its own
-    /// counter.
+    /// Returns whether the request must not be sent twice, since the card would do something else
+    /// the second time. A long command may, for example, be counted by the card, or make a setting
+    /// permanent. Each authenticated write to the RPMB has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,

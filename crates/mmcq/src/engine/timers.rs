@@ -130,8 +130,8 @@ impl Timers {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Returns whether it is time for the engine's next action in the phase in progress, such as a
-    /// poll of the controller.
+    /// Returns whether it is time for the engine's next action in what is in progress on the bus,
+    /// such as a poll of the controller.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns

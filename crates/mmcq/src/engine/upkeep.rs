@@ -269,7 +269,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Returns whether any request waits: in the queue, or as a phase of an I/O function.
+    /// Returns whether any request waits: in the queue, or as a command of an I/O function.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
