@@ -18,7 +18,7 @@ fn layout(bytes: usize) -> Layout {
 /// Allocator of heap memory. It frees only memory that it has allocated itself.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Length in bytes of each allocated piece, by the piece's address.
+    /// Length in bytes of each memory that is allocated now, by its address.
     out: HashMap<usize, usize>,
 }
 

@@ -26,8 +26,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Largest number of polls of the controller in one step of a thread that polls without sleeping.
-/// It sees what other threads do only after the step.
+/// Largest number of polls of the controller that a thread makes without interruption when it polls
+/// without sleeping. The thread sees what other threads do only after these polls.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.

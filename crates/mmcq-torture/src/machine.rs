@@ -1,4 +1,4 @@
-//! A machine, which exists from a power-on to the next power cut.
+//! A simulated board with its card, which exists from a power-on to the next power cut.
 
 use super::case::SLOTS;
 use mmcq::engine::FlushBy;

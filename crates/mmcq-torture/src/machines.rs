@@ -161,7 +161,7 @@ const PAGE: u64 = 4096;
 /// Boundary in bytes at which SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
-/// Size in bytes of a cache line of the machine that copies request data.
+/// Size in bytes of a cache line of those simulated boards that copy request data.
 const LINE: usize = 64;
 
 fn memory_of(setup: &Setup) -> ShadowMemory {

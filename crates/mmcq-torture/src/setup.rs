@@ -53,7 +53,7 @@ impl Defer {
     }
 }
 
-/// Controller of the machine.
+/// Controller that the simulated board has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An SDHCI controller.

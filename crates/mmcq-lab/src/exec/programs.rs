@@ -76,7 +76,7 @@ pub struct Tally {
     pub now_ns: u64,
 }
 
-/// The threads of a program, as jobs of the machine.
+/// The threads of a program, as jobs of the simulated board.
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,

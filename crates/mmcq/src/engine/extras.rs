@@ -116,7 +116,7 @@ pub(super) struct Memory {
     step: Step,
     /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
-    /// The piece of the erase that is in progress, and the speed of erases as learned so far.
+    /// The part of an erase that one CMD38 does now (piece), and the learned speed of erases.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
@@ -139,8 +139,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes the state before any request of several steps. This is a function, because a constant
-    /// (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state before any request that needs several commands. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,

@@ -50,8 +50,8 @@ pub(super) struct Lane<E, T> {
     /// Error bits of R1 that the engine has already handled before the end of the transfer in
     /// progress, so that it does not handle them twice.
     early: Early,
-    /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
-    /// as the profile has them.
+    /// State of the additional ways to send transfers: the card's command queue, packed commands
+    /// and chains, as far as the profile has them.
     tasks: T,
 }
 

@@ -166,8 +166,8 @@ pub(super) struct Slots<const N: usize> {
     writes: SlotSet,
     /// A bit for each queued request that is neither a read nor a write.
     barriers: SlotSet,
-    /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
-    /// Such a request needs no special treatment when its turn comes.
+    /// A bit for each slot whose request came by the fast path (few checks) and has no neighbour in
+    /// the queue. Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
     /// A bit for each slot whose request is a command to an I/O function and waits for its start.
     /// These slots are not in the queue's list.

@@ -471,7 +471,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.hold_is_over(now_ns).then(|| self.lane.streams().held_out(&self.config, now_ns))
     }
 
-    /// Ends the open transfer by CMD12.
+    /// Ends by CMD12 the transfer that was left open for a next request. Counts `reason`.
     pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
         if !self.lane.streams().is_open() {
             return;

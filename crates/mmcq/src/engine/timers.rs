@@ -212,7 +212,8 @@ impl Timers {
         due
     }
 
-    /// Sets until when a transfer stays open without a request that continues it.
+    /// Sets the time in ns until which the engine waits for a request that continues the open
+    /// transfer.
     pub fn hold_until(&mut self, at_ns: u64) {
         self.hold_ns = at_ns;
     }

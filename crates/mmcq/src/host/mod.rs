@@ -60,8 +60,8 @@ pub struct Data {
     pub blocks: u32,
 }
 
-/// Which commands the controller itself adds to a data command, or whether the phase has no command
-/// [SDHC 1.15].
+/// Which commands the controller itself adds to a data command; or that data follow without a
+/// command [SDHC 1.15].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
     /// The controller adds no command.
@@ -315,8 +315,9 @@ pub unsafe trait Host {
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
     /// Acknowledges events like [`ack`](Host::ack), for a caller that waits for the end of a phase
-    /// with an R1. A driver returns the short form if it can detect in a few instructions that the
-    /// phase ended without an error and that nothing else happened.
+    /// (a command, with its data or busy) with an R1. A driver returns the short form if it can
+    /// detect in a few instructions that the phase ended without an error and that nothing else
+    /// happened.
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         match self.ack(segments) {

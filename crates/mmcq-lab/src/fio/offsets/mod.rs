@@ -181,7 +181,7 @@ impl Offsets {
         self.files.iter().all(|f| f.done)
     }
 
-    /// Returns the worker's next step in the present pass.
+    /// Returns what the worker does next in the present pass: a transfer, a flush, or its end.
     pub fn step(&mut self) -> Step {
         let Some(file) = self.pick_file() else { return Step::End };
         match self.direction() {

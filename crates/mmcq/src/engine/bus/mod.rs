@@ -31,7 +31,7 @@ const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 pub struct Span {
     /// The phase: its command and its data.
     pub phase: Phase,
-    /// Time at which the controller got the phase, in nanoseconds.
+    /// Time in ns at which the engine passed the command and its data to the controller.
     pub began_ns: u64,
     /// Time at which the engine learned that the phase had ended, in nanoseconds.
     pub ended_ns: u64,

@@ -161,8 +161,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Checks a status for a late error while the card's queue is on. Returns true if the error may
-    /// belong to several writes; they are then written again.
+    /// Checks a status of the card for an error of an earlier write, while the card's queue is on.
+    /// Returns true if the error may belong to several writes; they are then written again.
     #[inline(always)]
     pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
         self.lane.is_queued() && self.suspect_several(status)

@@ -63,7 +63,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Acknowledges the events that the fast path does not expect, and returns them.
+    /// Acknowledges the events that are not simply the expected end of the command in progress, and
+    /// returns them.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {

@@ -64,7 +64,7 @@ impl Active {
 /// How a phase transfers data or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The command has no data.
     Command,
     /// The controller waits for the end of busy.
     Busy,

@@ -57,7 +57,7 @@ pub(super) struct Program {
 }
 
 enum Turn {
-    /// Continue with the next step when the started exchange has ended.
+    /// Continue the command in progress when the exchange of bytes that was started has ended.
     Go,
     /// Continue in a later call, because the exchange that was started is long: it transfers a
     /// block, or polls a slow card.

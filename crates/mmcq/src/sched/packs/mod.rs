@@ -55,8 +55,8 @@ pub struct PackStats {
     /// Number of packed commands whose transfer failed: all their requests were sent again, one at
     /// a time.
     pub failures: u32,
-    /// Number of packed writes with a late error for which the card named no entry: all their
-    /// writes were sent again, one at a time.
+    /// Number of packed writes whose error the card reported after their end, without naming the
+    /// entry (write) that failed. All their writes were sent again, one at a time.
     pub suspected: u32,
     /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,

@@ -1,4 +1,5 @@
-//! Transfers that stay open on DesignWare's controller.
+//! Transfers that stay open on DesignWare's controller: the next request continues such a transfer
+//! without a new command.
 //!
 // Read first: `ring.rs` (reads). This text explains carriers (writes).
 //!

@@ -1,4 +1,5 @@
-//! Transfers that stay open on an SDHCI, by two methods.
+//! Transfers that stay open on an SDHCI, by two methods: the next request continues such a transfer
+//! without a new command.
 //!
 // Read first: `stops.rs` (data that stop at a memory boundary). This page explains the carrier.
 //!
@@ -43,7 +44,7 @@ const SEND_STATUS: u8 = 13;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
-    /// No write stays open: each write is closed.
+    /// No write stays open: each write ends with its request.
     #[default]
     No,
     /// SDMA stops at boundaries, and each request ends at a block gap. Only a write whose memory
