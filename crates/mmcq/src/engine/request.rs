@@ -33,7 +33,7 @@ pub enum Kind {
     },
     /// Flush: when it completes, all data that were written before it are on the medium. A barrier.
     Flush,
-    /// One command of the caller, with its data, sent exactly as given (a raw phase). A barrier.
+    /// A command of the caller, with its data, sent exactly as given (a raw phase). A barrier.
     /// The response is returned without being checked, and the engine does not learn from it what
     /// has changed on the card. So two commands are refused with [`Error::Unsupported`]: CMD6 to
     /// PARTITION_CONFIG, for which there are [`PartitionAccess`](Kind::PartitionAccess) and

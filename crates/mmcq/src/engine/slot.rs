@@ -177,7 +177,7 @@ pub(super) struct Slots<const N: usize> {
     urgents: SlotSet,
     /// A bit for each slot whose write is durable by a flush that has not ended yet.
     owing: SlotSet,
-    /// Those slots of `owing` whose blocks were partly changed by a later request. The write of
+    /// The slots of `owing` whose blocks were partly changed by a later request. The write of
     /// such a slot must not be sent again.
     covered: SlotSet,
     flushers: flushes::Flushers,
