@@ -49,7 +49,7 @@ impl<H> Charged<H> {
         Charged { inner, time, costs }
     }
 
-    /// Returns the wrapped driver, to read from it.
+    /// Returns the wrapped driver, for code that only reads its state.
     pub fn inner(&self) -> &H {
         &self.inner
     }

@@ -38,7 +38,7 @@ pub trait DeviceMemory {
     /// Reads `buffer.len()` bytes at bus address `bus`. On an error the buffer is filled with ones.
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError>;
 
-    /// Writes `data` at bus address `bus`.
+    /// Writes `data` to the memory behind the bus address `bus`, as the device does by DMA.
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
 
     /// Writes `data` at bus address `bus`, into a descriptor that the device has read there and now

@@ -128,7 +128,7 @@ impl Stream {
         share > 0.0 && self.unit() < share
     }
 
-    /// Draws from an exponential distribution with mean 1.
+    /// Draws a random number from an exponential distribution with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -ln(self.unit())
     }

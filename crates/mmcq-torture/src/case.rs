@@ -113,7 +113,7 @@ pub fn areas(card: usize) -> &'static [u8] {
     }
 }
 
-/// Share of each kind of request in a case.
+/// Shares of the kinds of requests in a case, and of requests that run alone or are dropped.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     read: u64,

@@ -52,7 +52,7 @@ pub enum Step {
     Event,
     /// The interrupt handler was called, or the time has advanced to the stack's deadline.
     Called,
-    /// No event can ever happen again.
+    /// The simulated board has no further event, and the stack waits for none: nothing can happen.
     Quiet,
     /// The driver did not clear its interrupt, which stays asserted.
     Storm,

@@ -201,7 +201,7 @@ pub struct Setup {
     pub singly: bool,
     /// Whether the stack is the small one, which does not recover ([`mmcq::sched::Lean`]).
     pub lean: bool,
-    /// Limits and times of the engine; `None`: its defaults.
+    /// Limits and times in the configuration of mmcq's engine; `None`: the default ones.
     pub tuned: Option<Tuned>,
 }
 

@@ -60,7 +60,7 @@ pub struct Costs {
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest time in the deferred interrupt, spinning included.
+    /// Longest time in ns for which code may stay in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
 }
 

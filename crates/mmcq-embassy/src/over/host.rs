@@ -14,7 +14,7 @@ use mmcq::host::{
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
-/// Interval of polls of a bus operation, in nanoseconds.
+/// Interval in ns at which the engine asks whether a bus operation has ended.
 const ASK_NS: u64 = 100_000;
 /// Longest time of a bus operation, in nanoseconds.
 const GIVE_UP_NS: u64 = 2_000_000_000;

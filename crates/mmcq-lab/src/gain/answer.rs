@@ -30,7 +30,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the figures of a run of this load.
+    /// Returns rate, latencies and CPU use of a finished run of this load.
     pub fn of(outcome: &Outcome, load: &Load) -> Self {
         let (all, c) = (outcome.group(), &outcome.counters);
         let steady = c.steady.mib_per_s().filter(|_| load.is_steady);

@@ -16,7 +16,7 @@ fn kind(op: Op) -> usize {
     }
 }
 
-/// Facts about the requests of one kind.
+/// Facts about the requests of one kind (such as reads): their number and sizes, for example.
 #[derive(Debug, Default)]
 struct Kind {
     count: u64,

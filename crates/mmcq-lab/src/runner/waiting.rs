@@ -101,7 +101,7 @@ impl Waiting {
         state.inside += 1;
     }
 
-    /// Records that the stack has completed a request.
+    /// Records that the stack has completed one of its requests at the time `now_ns`.
     pub fn leaves(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         state.inside = state.inside.saturating_sub(1);

@@ -217,7 +217,7 @@ pub(super) struct Sector {
     pub entries: Vec<Entry>,
     /// Whether the sector is in the checker's list of sectors with more than one possible content.
     pub listed: bool,
-    /// Whether any request was to change the sector.
+    /// Whether any request so far was to write or erase the sector.
     pub named: bool,
 }
 

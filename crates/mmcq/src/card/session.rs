@@ -111,7 +111,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Whether the next power cycle of this session only begins identification again, and does not
     /// switch the supply off.
     pub warm: bool,
-    /// Error of the last failed step.
+    /// Error of the last command or bus operation that failed.
     pub error: Error,
 }
 

@@ -159,7 +159,7 @@ impl<E, T: Lanes> Lane<E, T> {
         first
     }
 
-    /// Takes the failure that recovery has not handled yet.
+    /// Returns the failure that recovery has not handled yet, and clears it.
     #[inline(always)]
     pub fn take_failure(&mut self) -> Failure {
         core::mem::replace(&mut self.failure, Failure::Nothing)

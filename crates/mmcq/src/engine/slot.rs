@@ -42,7 +42,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Slot {
     state: State,
-    /// Whether no client waits for the result.
+    /// Whether no client waits for the result any more, such as after its future was dropped.
     orphan: bool,
     /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
@@ -125,7 +125,7 @@ impl Slot {
 pub(super) struct Span {
     pub direction: Direction,
     pub start: u64,
-    /// The end: the number after the last block.
+    /// End of the request's range: the block number after its last block.
     pub end: u64,
     /// Number of the request in the order of arrival: a later request has a larger number. The
     /// number wraps.

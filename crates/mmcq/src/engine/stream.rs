@@ -60,7 +60,7 @@ pub enum Close {
     Edge,
     /// An open transfer is closed because the platform has suspended or halted the engine.
     Stop,
-    /// The controller asked for a new tuning.
+    /// The transfer is closed because the controller has asked for a new tuning.
     Retune,
     /// The host failed to continue the open transfer.
     Fault,

@@ -50,7 +50,7 @@ impl Figures {
 /// Result of one cell (a board, a card and a load): the figures of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Board, card and load that were measured.
+    /// Board, card and load whose results are compared here.
     pub cell: Cell,
     /// Length of the run, as a multiple of the shortest run that a comparison does.
     pub times: u64,

@@ -75,7 +75,8 @@ impl Gc {
 /// collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// Byte address at which the last write command ended.
+    /// Byte address directly after the last block of the last write command; `None`: there was
+    /// none.
     end: Option<u64>,
     /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,

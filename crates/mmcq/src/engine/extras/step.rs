@@ -38,7 +38,7 @@ pub(in super::super) enum Place {
     Enter,
     /// CMD23 before a transfer of data in the partition.
     Count,
-    /// The transfer of data in the partition.
+    /// The command that transfers the data of a partition access.
     Move,
     /// CMD6 that switches back to the user area. The engine sends it by itself: no request asks for
     /// it.

@@ -34,7 +34,7 @@ enum Line {
     Free,
     /// A command was sent; its response is awaited.
     Sent,
-    /// The CMD circuit must be reset after the data.
+    /// The command has failed, so the controller's CMD circuit must be reset after the data.
     Broken,
     /// The CMD circuit is being reset.
     Resetting,

@@ -95,7 +95,7 @@ impl Client {
         self.last_done_ns = now_ns;
     }
 
-    /// Notes that a synchronous request was cancelled.
+    /// Notes that a synchronous request of the client was cancelled, and is no longer outstanding.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }

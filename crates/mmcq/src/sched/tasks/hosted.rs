@@ -43,7 +43,7 @@ pub(crate) enum Why {
     Removed,
 }
 
-/// The state of the command queue engine.
+/// State of the controller's command queue engine, and of its use by mmcq's engine.
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
