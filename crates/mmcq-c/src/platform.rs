@@ -216,7 +216,8 @@ impl mmcq_platform {
         }
     }
 
-    /// Waits in the way that the contract of [`Idle`] requires.
+    /// Lets the C program's function wait for an interrupt, if it has one and [`Idle::may_sleep`]
+    /// allows that.
     pub(crate) fn wait(&self, idle: &Idle) {
         if let Some(wait) = self.wait
             && idle.may_sleep()

@@ -123,8 +123,8 @@ impl Supervisor {
         self.go_on(stack);
     }
 
-    /// Begins a supervisor in the room. This is a function of its own, so that its stack frame
-    /// exists only during this call.
+    /// Begins a supervisor in the memory `room`. This is a function of its own, so that its stack
+    /// frame exists only during this call.
     ///
     /// # Safety
     /// The room is empty, and no other context uses it.

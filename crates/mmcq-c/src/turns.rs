@@ -32,8 +32,8 @@ impl Turns {
         true
     }
 
-    /// Gives the turn back. Returns true if another context has left work in the meantime; the
-    /// caller must then take the turn again.
+    /// Gives the turn (the right to do the work) back. Returns true if another context has left
+    /// work in the meantime; the caller must then take the turn again.
     pub fn give_back(&self) -> bool {
         self.taken.store(false, Ordering::Release);
         fence(Ordering::SeqCst);

@@ -18,7 +18,7 @@ fn layout(bytes: usize) -> Layout {
 /// Allocator of heap memory. It frees only memory that it has allocated itself.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Length in bytes of each allocated piece, by the piece's address.
+    /// Length in bytes of each memory that is allocated now, by its address.
     out: HashMap<usize, usize>,
 }
 
@@ -93,7 +93,8 @@ impl Buffers {
         self.free.push(piece);
     }
 
-    /// Returns the bytes of a piece; empty while they are lent to the engine.
+    /// Returns the bytes of the buffer with the number `piece`. Empty while the engine has the
+    /// buffer.
     pub fn get(&self, piece: u32) -> &[u8] {
         self.pieces[piece as usize].as_deref().unwrap_or(&[])
     }

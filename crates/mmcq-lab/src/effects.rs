@@ -51,8 +51,8 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Returns a line that says that the change at `index` made no difference, and what to try instead.
-/// `place` says where it made none, such as "in this run".
+/// Returns a line that says that one change of the user (option --set number `index`) made no
+/// difference, and what to try instead. `place` says where it made none, such as "in this run".
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }

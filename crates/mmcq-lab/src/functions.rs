@@ -41,7 +41,7 @@ impl<'a> Told<'a> {
         rows
     }
 
-    /// Returns rows, one for each setting, with what a user of the function notices: rate,
+    /// Returns rows for the settings, with what a user of the card's I/O function notices: rate,
     /// latencies, wake-ups, and the idle share of the CPU.
     pub fn rows(&self) -> Vec<Row> {
         self.rows_of(&|seen| {

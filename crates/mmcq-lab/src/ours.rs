@@ -26,8 +26,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Largest number of polls of the controller in one step of a thread that polls without sleeping.
-/// It sees what other threads do only after the step.
+/// Largest number of polls of the controller that a thread makes without interruption when it polls
+/// without sleeping. The thread sees what other threads do only after these polls.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.
@@ -219,8 +219,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes the completed I/Os of `work` from the engine. A soft interrupt of this core, or the
-    /// spinner, will complete them for their jobs.
+    /// Takes the completed I/Os of `work` from the engine. They are completed for their jobs later:
+    /// by a soft interrupt of this core, or by the job that spins.
     fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);

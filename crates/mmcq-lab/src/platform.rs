@@ -109,7 +109,7 @@ pub enum Kind {
 pub struct Quantity {
     /// Value, in the unit that the quantity's name ends with.
     pub value: f64,
-    /// Kind of the number's origin.
+    /// Where the number is from: a data sheet, an assumption, a fit, or a measurement.
     pub kind: Kind,
     /// Origin of the number in words.
     pub source: String,

@@ -39,7 +39,7 @@ pub use waiting::Waiting;
 /// Number of request slots of mmcq's engine in a run.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 
-/// Stack that serves the jobs, and the stack whose CPU costs are charged for it.
+/// Which stack serves the jobs: Linux or mmcq, in which configuration, and with which CPU costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Linux's block driver without the software queue (HSQ): it prepares one request while the one
@@ -281,7 +281,7 @@ pub enum RunError {
     Queue {
         /// Name of the card.
         card: String,
-        /// Name of the setting.
+        /// Name of the setting (stack and configuration) that was to run.
         setting: &'static str,
         /// What the card or the controller has instead.
         found: String,
@@ -345,7 +345,7 @@ pub struct Counters {
     pub bytes: u64,
     /// Counters of the bus: commands, and times in which the bus was in use or waited.
     pub bus: BusStats,
-    /// Activity of the card's flash that no command shows.
+    /// Work inside the card's flash that the bus does not show, such as garbage collection.
     pub work: Work,
     /// Counters of the CPU: interrupts, context switches, wake-ups, busy time.
     pub cpu: Counts,

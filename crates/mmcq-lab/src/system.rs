@@ -119,7 +119,7 @@ pub struct System {
     pub cpu: Cpu<Action>,
     /// Virtual time that the running code has reached.
     pub time: Time,
-    /// CPU costs of the software around the stack.
+    /// CPU costs of the software around the stack, such as system calls, interrupts and wake-ups.
     pub costs: Costs,
     /// Random stream for the delays of kernel threads that are woken.
     pub wakes: Stream,

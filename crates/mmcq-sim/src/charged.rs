@@ -39,7 +39,7 @@ pub struct CallCosts {
 pub struct Charged<H> {
     inner: H,
     time: Time,
-    /// Costs of the calls from now on.
+    /// Virtual time that each call of the driver takes; a change is valid from the next call on.
     pub costs: CallCosts,
 }
 
@@ -49,7 +49,7 @@ impl<H> Charged<H> {
         Charged { inner, time, costs }
     }
 
-    /// Returns the wrapped driver, to read from it.
+    /// Returns the wrapped driver, for code that only reads its state.
     pub fn inner(&self) -> &H {
         &self.inner
     }

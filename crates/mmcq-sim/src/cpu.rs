@@ -43,7 +43,7 @@ pub enum Priority {
     RealTime,
 }
 
-/// Identifies a thread of the CPU model.
+/// Number by which the CPU model identifies a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread(pub u32);
 
@@ -253,7 +253,7 @@ impl<A: Copy> Cpu<A> {
         id
     }
 
-    /// Returns the counters of the CPU.
+    /// Returns the counters of the CPU, such as interrupts, context switches and busy time.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -38,7 +38,7 @@ pub trait DeviceMemory {
     /// Reads `buffer.len()` bytes at bus address `bus`. On an error the buffer is filled with ones.
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError>;
 
-    /// Writes `data` at bus address `bus`.
+    /// Writes `data` to the memory behind the bus address `bus`, as the device does by DMA.
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
 
     /// Writes `data` at bus address `bus`, into a descriptor that the device has read there and now
@@ -226,7 +226,8 @@ impl Inner {
         }
     }
 
-    /// Returns the index of the window that contains the address `bus`; `None` if there is none.
+    /// Returns the index of the mapping (window) that contains the bus address `bus`; `None` if
+    /// there is none.
     fn window_of(&mut self, bus: u64) -> Option<usize> {
         let inside = |w: &Window| bus >= w.base && bus - w.base < w.shadow.len() as u64;
         if self.windows.get(self.last).is_some_and(inside) {

@@ -83,7 +83,7 @@ pub enum Signal<'a> {
     ClockStopped {
         /// Time in ns at which the clock stops.
         from_ns: u64,
-        /// Time in ns at which the clock runs again.
+        /// Time in ns at which the card's clock runs again after it was stopped.
         until_ns: u64,
     },
     /// The level of the interrupt line changed.

@@ -37,7 +37,7 @@ pub struct Queue<E> {
     later: VecDeque<(u64, E)>,
 }
 
-/// Largest number of events in the list of near ones.
+/// Largest number of events in the list of the nearest ones (`soon`); further ones are in `later`.
 const SOON_MAX: usize = 32;
 
 impl<E> Default for Queue<E> {
@@ -128,7 +128,7 @@ impl Stream {
         share > 0.0 && self.unit() < share
     }
 
-    /// Draws from an exponential distribution with mean 1.
+    /// Draws a random number from an exponential distribution with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -ln(self.unit())
     }

@@ -72,7 +72,8 @@ enum Kind {
     Lean,
     /// The function `bring_up_io`.
     Io,
-    /// The function `supervise`: the card was removed and is inserted again.
+    /// The function `supervise`, which notices that the card was removed, and brings it up after it
+    /// is inserted again.
     Kept,
 }
 

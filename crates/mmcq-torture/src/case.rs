@@ -39,7 +39,7 @@ pub struct Operation {
     /// Whether the client waits for the answer by the slot's name
     /// ([`SlotId`](mmcq::engine::SlotId)), and not by a future.
     pub by_slot: bool,
-    /// Client of the request, and whether it waits for a write.
+    /// Client that sends the request; and for a write, whether this client waits for its result.
     pub origin: Origin,
     /// How the client gives the request up after `dropped_after` events.
     pub gives_up: GivesUp,
@@ -113,7 +113,7 @@ pub fn areas(card: usize) -> &'static [u8] {
     }
 }
 
-/// Share of each kind of request in a case.
+/// Shares of the kinds of requests in a case, and of requests that run alone or are dropped.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     read: u64,
@@ -222,7 +222,8 @@ pub enum Visit {
     Protect(u32),
 }
 
-/// What a campaign wants in its random cases.
+/// What a campaign of tests demands of its random cases: how many faults, power cuts and requests,
+/// and which cards.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Mean probability that a kind of fault which a case has chosen strikes at an event of its

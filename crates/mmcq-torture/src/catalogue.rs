@@ -325,7 +325,8 @@ The columns:
 
 ";
 
-/// Returns the explanation of an example row, and of what the times do not show.
+/// Returns the text below the table: it explains one row as an example, and says what the times in
+/// the table do not show.
 fn reading(tried: &Tried) -> String {
     let mut text = String::new();
     let [once, stays] = entries()

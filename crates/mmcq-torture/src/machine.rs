@@ -1,4 +1,4 @@
-//! A machine, which exists from a power-on to the next power cut.
+//! A simulated board with its card, which exists from a power-on to the next power cut.
 
 use super::case::SLOTS;
 use mmcq::engine::FlushBy;
@@ -29,7 +29,7 @@ pub trait Model: Controller {
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    /// Time in ns by which the stack's clock is ahead of the machine's.
+    /// Time in ns by which the stack's clock is ahead of the time of the simulated board.
     static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -45,14 +45,14 @@ pub(super) fn stack_ns() -> u64 {
 /// each block needs one call.
 const CALLS_MAX: u32 = 4096;
 
-/// Result of one step of the machine.
+/// What happened in one step of the simulated board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The controller model had an event of its own.
     Event,
     /// The interrupt handler was called, or the time has advanced to the stack's deadline.
     Called,
-    /// No event can ever happen again.
+    /// The simulated board has no further event, and the stack waits for none: nothing can happen.
     Quiet,
     /// The driver did not clear its interrupt, which stays asserted.
     Storm,

@@ -161,7 +161,7 @@ const PAGE: u64 = 4096;
 /// Boundary in bytes at which SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
-/// Size in bytes of a cache line of the machine that copies request data.
+/// Size in bytes of a cache line of those simulated boards that copy request data.
 const LINE: usize = 64;
 
 fn memory_of(setup: &Setup) -> ShadowMemory {
@@ -298,8 +298,8 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
 }
 
 impl Machine<(NoLock, OpenDriver)> {
-    /// Makes a machine with an SDHCI controller that leaves transfers open; its power comes on at
-    /// `now_ns`.
+    /// Makes a machine with an SDHCI controller and a driver that leaves transfers open (the next
+    /// request continues them without a command). The power comes on at `now_ns`.
     pub fn open(
         setup: &Setup,
         writes: OpenWrites,

@@ -10,7 +10,7 @@ use mmcq_sim::checker::{Fault, Violation};
 /// A time in which the program has suspended or halted the stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
-    /// Time in ns at which the program resumes the stack.
+    /// Time in ns at which the program lets the stack work again.
     until_ns: u64,
     /// Whether the stack is suspended; otherwise it is halted.
     refuses: bool,
@@ -77,8 +77,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that nothing is left open or in doubt on the card when the engine of a suspended stack
-    /// is idle.
+    /// Checks, when the engine of a suspended stack is idle, that a power cut would lose no data:
+    /// all written sectors are in the card's flash.
     fn look_at_rest<B: Platform>(&mut self, machine: &Machine<B>) -> Result<(), Violation> {
         if !self.is_suspended() || !machine.is_settled() {
             return Ok(());

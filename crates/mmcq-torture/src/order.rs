@@ -12,7 +12,7 @@ use mmcq_sim::checker::{Answer, Asked, Fault, Violation};
 pub(super) struct Ends {
     /// Requests that ended well and that no flush was compared with yet: number, client, kind.
     news: Vec<(u32, u8, Asked)>,
-    /// Whether each client has had a flush that ended, or has left one.
+    /// For each client: whether it has had a flush that ended, or has given up waiting for one.
     has_flushed: [bool; 256],
 }
 

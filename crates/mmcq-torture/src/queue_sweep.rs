@@ -38,7 +38,8 @@ const DURABLE: Asked = Asked::Write { durable: true };
 const FLUSH: Asked = Asked::Flush;
 
 /// Requests of each workload. Some overlap and some do not. There are enough reads to switch a
-/// queue on, enough writes for a pack, and between them requests that no queue takes.
+/// command queue on, enough writes for a packed command, and between them requests that no queue
+/// takes.
 const WORK: [(Asked, u32, u32); 24] = [
     (WRITE, 0, 3),
     (READ, 20, 1),

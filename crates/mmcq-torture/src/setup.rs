@@ -21,7 +21,7 @@ pub enum BusyBy {
 /// Part of the card that requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The sectors from 0 on.
+    /// The first sectors of the card, from sector 0 on.
     Start,
     /// Sectors in the middle of the card.
     Middle,
@@ -53,7 +53,7 @@ impl Defer {
     }
 }
 
-/// Controller of the machine.
+/// Controller that the simulated board has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An SDHCI controller.
@@ -72,7 +72,8 @@ pub enum Host {
     Sdmmc(Chip),
     /// ST's SDMMC, version 2 with a single buffer, which leaves writes open.
     OpenSdmmc,
-    /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
+    /// A card in SPI mode on its own bus, without an SD controller. A transfer stays open for a
+    /// next request that may continue it.
     Spi,
 }
 
@@ -200,7 +201,7 @@ pub struct Setup {
     pub singly: bool,
     /// Whether the stack is the small one, which does not recover ([`mmcq::sched::Lean`]).
     pub lean: bool,
-    /// Limits and times of the engine; `None`: its defaults.
+    /// Limits and times in the configuration of mmcq's engine; `None`: the default ones.
     pub tuned: Option<Tuned>,
 }
 

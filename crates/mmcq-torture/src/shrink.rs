@@ -89,8 +89,8 @@ impl Shrink<'_> {
         }
     }
 
-    /// Replaces settings one after the other by those of a plain machine, and shortens requests to
-    /// one block.
+    /// Makes the case simpler. Replaces its settings one after the other by those of
+    /// [`Setup::PLAIN`], and shortens requests to one block.
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);

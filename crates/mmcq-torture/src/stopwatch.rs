@@ -15,8 +15,8 @@ const INCIDENT_NS: u64 = 12_000 * MS;
 /// to the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident that ended with status requests, CMD12 and another attempt, as after damaged or
-    /// lost commands, responses and blocks.
+    /// A failure that recovery ended with status requests, CMD12 and another attempt. Examples:
+    /// damaged or lost commands, responses and blocks.
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,

@@ -65,7 +65,7 @@ pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
 }
 
 /// Executes a case with one fault, and adds its outcome to the score. Returns `None` if the
-/// workload has ended before the event.
+/// workload has ended before the event at which the fault was to strike.
 fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &mut Score) -> Option<Outcome> {
     let outcome = excused(case, run(case, bench, None));
     if outcome.struck.is_empty() {

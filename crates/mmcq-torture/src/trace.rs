@@ -41,8 +41,8 @@ pub const HELD: usize = 256;
 /// still holds, so that the end of a run is shown even if the run panics.
 pub struct InOrder<F: FnMut(String)> {
     tell: F,
-    /// Lines that are held back, with their times. Lines with equal times stay in the order of
-    /// arrival.
+    /// Lines of text that are not passed on yet, with their times. Lines with equal times stay in
+    /// the order of arrival.
     held: Vec<(u64, String)>,
     /// Time in ns of the last line that had a time.
     last_ns: u64,

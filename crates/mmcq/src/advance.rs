@@ -60,7 +60,7 @@ pub struct Costs {
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest time in the deferred interrupt, spinning included.
+    /// Longest time in ns for which code may stay in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
 }
 
@@ -298,7 +298,7 @@ impl WaitStrategy {
         (self.listen)(on);
     }
 
-    /// Returns the board's costs.
+    /// Returns the costs of the board's interrupts, threads and polls, as CPU time.
     pub const fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -379,8 +379,8 @@ impl WaitStrategy {
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// Learns how long phases of the kind of `wait` take: this one took `took_ns` from its begin to
-    /// its end. The caller must have seen both.
+    /// Learns how long the controller and the card take for commands or data of the kind of `wait`.
+    /// This one took `took_ns`, in ns, from its begin to its end. The caller must have seen both.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {

@@ -478,7 +478,7 @@ fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
     stack.with(|engine| (!engine.is_nested()).then(|| engine.losses()))
 }
 
-/// Largest number of blocks in one request for zeroes.
+/// Largest number of blocks that one request to write zeroes covers.
 const ZERO_BLOCKS: u32 = 1 << 22;
 
 /// Returns the kind of erase after which blocks read as erased; `None`: the card has none.

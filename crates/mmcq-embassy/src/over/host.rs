@@ -14,7 +14,7 @@ use mmcq::host::{
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
-/// Interval of polls of a bus operation, in nanoseconds.
+/// Interval in ns at which the engine asks whether a bus operation has ended.
 const ASK_NS: u64 = 100_000;
 /// Longest time of a bus operation, in nanoseconds.
 const GIVE_UP_NS: u64 = 2_000_000_000;
@@ -40,7 +40,7 @@ pub struct BusHost<'m, 'b> {
     caps: Caps,
     width: Width,
     clock_hz: u32,
-    /// The phase in progress, whose data the host copies at its end.
+    /// The command in progress; at its end the host copies the data that were read.
     phase: Option<Phase>,
     give_up_ns: u64,
     /// Whether the runner has work, and was not woken for it yet.

@@ -288,8 +288,8 @@ fn failed(error: RunError) -> Error {
 /// that of the file.
 type Ran = Result<Result<Outcome, RunError>, Error>;
 
-/// Calls `run` with an open file, whose content goes to this place. If the input of the run is bad,
-/// the place stays as it was.
+/// Calls `run` with an open file, whose content becomes the output file `place` at the end. If the
+/// input of the run is bad, the output file stays as it was.
 fn filled(place: Place, run: impl FnOnce(File) -> std::io::Result<Ran>) -> Ran {
     let mut ran = None;
     let filled = place.fill(|file| {

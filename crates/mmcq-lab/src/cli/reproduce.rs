@@ -115,8 +115,9 @@ enum Experiment {
     /// A sequential writer and a random reader that share a card, with each scheduler (nothing was
     /// published)
     Fair,
-    /// This stack compared with the best of Linux in thousands of cells: boards, cards, loads,
-    /// sizes, depths, jobs, costs of a wake-up (nothing was published)
+    /// This stack compared with the best of Linux in thousands of cells (combinations of board,
+    /// card, load, request size, depth, jobs and cost of a wake-up); no publication has figures for
+    /// it
     Never,
     /// Command queues of cards, driven by software or by the controller, with several loads: a
     /// phone's published rates, a controller with a queue engine, an A2 card

@@ -75,7 +75,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// How much the program used the card.
     pub tally: Tally,
-    /// Counters of the simulated machine.
+    /// Counters of the run on the simulated board, such as I/Os, bus times and CPU times.
     pub counters: Counters,
     /// Sectors that the power cut damaged; `None`: the power was not cut.
     pub cut: Option<Lost>,

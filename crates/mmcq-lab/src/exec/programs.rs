@@ -41,7 +41,7 @@ fn key(io: &Io) -> Key {
 struct Job {
     /// Number of commands of the job that the laboratory has handled.
     seen: u32,
-    /// Whether the job's last command has no answer yet.
+    /// Whether the job waits for the laboratory's answer to its last command.
     asks: bool,
     /// Whether the job was waiting for something outside the laboratory when the laboratory last
     /// read the state of its thread.
@@ -76,7 +76,7 @@ pub struct Tally {
     pub now_ns: u64,
 }
 
-/// The threads of a program, as jobs of the machine.
+/// The threads of a program, as jobs of the simulated board.
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
@@ -104,7 +104,7 @@ pub struct Programs {
 /// What a job did while the laboratory waited for the job's command.
 enum Heard {
     Command,
-    /// The job waits for something outside the laboratory.
+    /// No command came: the job waits for something outside the laboratory.
     Nothing,
     Dead,
 }

@@ -281,7 +281,8 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns the IDs of the processes that have begun a job, of each slot for a job the last one.
+    /// Returns the IDs of the processes that have begun a job. If a slot has been used for several
+    /// jobs, only the process of the last one is listed.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }

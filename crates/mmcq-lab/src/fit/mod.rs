@@ -58,8 +58,8 @@ impl Space<'_> {
         self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
     }
 
-    /// Returns all free values in the units of the model's files. `at` has the logarithms of the
-    /// values without steps.
+    /// Returns all free values in the units of the model's files. `at` has the logarithms of those
+    /// values that the fit changes smoothly; the others have the fixed values in `steps`.
     fn values(&self, at: &[f64]) -> Vec<f64> {
         let mut at = at.iter();
         self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()

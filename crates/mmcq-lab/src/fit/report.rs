@@ -138,7 +138,7 @@ pub struct Held {
     pub place: String,
     /// Name of the job.
     pub name: String,
-    /// Quantity that the figure measures.
+    /// What the figure measures, such as a rate or a latency.
     pub what: What,
     /// Value that was measured on the board.
     pub measured: f64,

@@ -306,8 +306,8 @@ impl Problem<'_> {
     }
 }
 
-/// Weight of the expected noise in [`Solution::scale`]: the noise counts as much as this number of
-/// residuals.
+/// Weight of the expected noise in [`Solution::scale`], which combines this noise with the scatter
+/// of the residuals: the expected noise counts as much as this number of residuals.
 const EXPECTED: f64 = 4.0;
 
 /// Returns the information matrix of figures whose derivatives are the rows of `jacobian`. Its

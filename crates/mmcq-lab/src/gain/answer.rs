@@ -30,7 +30,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the figures of a run of this load.
+    /// Returns rate, latencies and CPU use of a finished run of this load.
     pub fn of(outcome: &Outcome, load: &Load) -> Self {
         let (all, c) = (outcome.group(), &outcome.counters);
         let steady = c.steady.mib_per_s().filter(|_| load.is_steady);
@@ -63,8 +63,8 @@ impl Point {
 pub struct Effect {
     /// Index in [`Answer::values`] of the uncertain value.
     pub value: usize,
-    /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
-    /// was not possible.
+    /// Gain of one setting over another, in percent, computed twice: with the uncertain value at
+    /// its low end, and at its high end. `None`: the simulation with this end was not possible.
     pub percent: [Option<f64>; 2],
     /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
     /// run at its high end; `None`: that run was not possible.
@@ -112,7 +112,7 @@ impl Decides<'_> {
 /// Gain of a setting for one load, compared with the first setting that ran this load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
-    /// Setting whose gain this is.
+    /// Setting (stack and configuration) that is compared with the first setting of the cell.
     pub setting: Setting,
     /// Figures with all values as they are in the files.
     pub point: Point,
@@ -222,13 +222,13 @@ pub struct Answer {
     pub platform: String,
     /// Name of the card.
     pub card: String,
-    /// Changes of the board, the card and the jobs.
+    /// Changes of board, card and jobs that the user gave (`KEY=VALUE`).
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,
     /// Number of runs that this comparison needed.
     pub runs: usize,
-    /// Whether the user asked for uncertainty intervals of the gains.
+    /// Whether the user asked how uncertain each gain (of one stack's rate over another's) is.
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,

@@ -106,7 +106,7 @@ pub struct Report {
     pub schedule: Vec<String>,
     /// Output of the guest before the job began.
     pub begin: Vec<String>,
-    /// Output of the job.
+    /// Lines that the job has printed in the guest.
     pub output: Vec<String>,
     /// Loads that the job's output reports.
     pub loads: Vec<Load>,

@@ -43,7 +43,7 @@ pub trait Port {
     /// Starts the transfer of a request.
     fn transfer(&mut self, sys: &mut System, request: &Request);
 
-    /// Polls the card's status (CMD13).
+    /// Starts a poll of the card's status (CMD13).
     fn status(&mut self, sys: &mut System);
 
     /// Starts a flush of the card's cache (CMD6). Never called on a port without flushes.

@@ -76,7 +76,8 @@ impl<H: Host> Raw<H> {
         self.stack.with(|e| e.take(id))
     }
 
-    /// Handles an interrupt of the controller. Returns the completion of the phase if it has ended.
+    /// Handles an interrupt of the controller. Returns the completion of the command in progress,
+    /// with its data, if it has ended.
     pub fn irq(&mut self, sys: &mut System) -> Option<Completion> {
         let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.ended(sys, work)

@@ -1,4 +1,5 @@
-//! The setting `driver.continue_data` of a board's file: which transfers stay open.
+//! The setting `driver.continue_data` of a board's file: which transfers stay open after their
+//! data, so that the next request can continue them without a new command.
 
 use super::{ControllerConfig, PlatformError, error};
 use mmcq_sim::mshc::Layout;

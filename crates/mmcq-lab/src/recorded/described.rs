@@ -16,7 +16,7 @@ fn kind(op: Op) -> usize {
     }
 }
 
-/// Facts about the requests of one kind.
+/// Facts about the requests of one kind (such as reads): their number and sizes, for example.
 #[derive(Debug, Default)]
 struct Kind {
     count: u64,
@@ -44,7 +44,7 @@ impl Kind {
 pub(super) struct Described {
     kinds: [Kind; KINDS.len()],
     durable: u64,
-    /// Number of requests before which the cache must be flushed.
+    /// Number of requests that the trace marks with a flush before them (preflush).
     flush_first: u64,
     first_ns: Option<u64>,
     /// Latest end in ns of the requests so far.

@@ -180,7 +180,8 @@ impl Keeper {
         }
     }
 
-    /// Records a block on the DAT lines. An I/O that begins there is part of the transfer.
+    /// Records a data block on the DAT lines. If the block is the first of an I/O that waits, this
+    /// I/O belongs to the transfer and has begun.
     fn block(&mut self, read: bool) {
         let Some(Moving { direction, at_ns, next, edge }) = self.moving else { return };
         if read != (direction == Direction::Read) {

@@ -53,13 +53,14 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Returns the difference of the model from unmodified Linux in percent.
+    /// Returns by how many percent the model of Linux needs more time than unmodified Linux.
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.us[1] / self.us[0] - 1.0)
     }
 
-    /// Returns the difference of unmodified Linux on the laboratory's controller from the published
-    /// value in percent. No CPU cost in the model of Linux can explain it.
+    /// Returns by how many percent unmodified Linux on the laboratory's controller is slower than
+    /// the published value. A CPU cost in the model of Linux cannot explain this difference, since
+    /// the model has no part in it.
     pub fn residual_percent(&self) -> f64 {
         100.0 * (self.us[0] / self.us[2] - 1.0)
     }

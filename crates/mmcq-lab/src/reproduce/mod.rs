@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub struct Row {
     /// Name of the table's cell. On a board that is not the experiment's own: `cell @board`.
     pub cell: String,
-    /// Name of the stack's setting.
+    /// Name of the setting: which stack ran, and how it was configured.
     pub setting: String,
     /// Unit of the row's numbers.
     pub unit: String,

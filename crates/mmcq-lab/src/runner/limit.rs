@@ -156,7 +156,8 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
 /// Lane (way to drive the card) for which a limit is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// A single transfer at a time, which is closed when no request continues it.
+    /// A single transfer at a time. It ends (with CMD12 if needed) as soon as no queued request
+    /// continues it.
     Closed,
     /// A single transfer at a time, which stays open until another transfer comes.
     Open,

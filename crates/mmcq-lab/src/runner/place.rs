@@ -262,7 +262,7 @@ pub struct Counted {
 /// Result of a machine whose run has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Counters of the run.
+    /// Counters of the run, such as I/Os, commands on the bus and CPU time.
     pub counters: Counters,
     /// Time in ns at which the run ended.
     pub end_ns: u64,

@@ -12,7 +12,8 @@ pub enum Keeping {
     Cannot,
     /// The setting closes each transfer at the end of its request.
     Closes,
-    /// A transfer stays open for some time after its request.
+    /// A transfer stays open for some time after its request, so that a next request can continue
+    /// it.
     Holds,
 }
 

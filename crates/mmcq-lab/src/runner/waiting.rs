@@ -60,7 +60,8 @@ impl State {
 }
 
 impl Waiting {
-    /// Makes a measurement of the time without work that begins at this time.
+    /// Makes a measurement of the time in which neither the stack nor the bus has anything to do.
+    /// It begins at this time.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
         Waiting(Rc::new(RefCell::new(State {
@@ -100,7 +101,7 @@ impl Waiting {
         state.inside += 1;
     }
 
-    /// Records that the stack has completed a request.
+    /// Records that the stack has completed one of its requests at the time `now_ns`.
     pub fn leaves(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         state.inside = state.inside.saturating_sub(1);

@@ -103,7 +103,7 @@ impl Priced {
         &self.port
     }
 
-    /// Returns the phase that the controller executes; `None`: it executes none.
+    /// Returns the command, with its data, that the controller executes; `None`: it executes none.
     pub fn phase(&self) -> Option<Phase> {
         self.phase.get()
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 const BLOCKS_MAX: u32 = 511;
 /// Largest number of bytes that one step of the driver transfers.
 const STEP_BYTES_MAX: u32 = 1 << 16;
-/// Largest number of driver steps for a packet.
+/// Largest number of commands that the driver may send to handle one packet.
 const STEPS_MAX: usize = 64;
 /// Number (1 to 7) of the card's SDIO function that the user's file describes.
 pub const FUNCTION: u8 = 1;

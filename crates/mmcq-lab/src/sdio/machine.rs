@@ -31,7 +31,8 @@ pub enum Action {
     Thread,
     /// The CPU time that driver and user need for one packet has passed.
     Worked,
-    /// The tasklet of the other device's driver has ended.
+    /// Another device's driver has ended its tasklet, during which the stack could not use this CPU
+    /// core.
     Robbed,
 }
 

@@ -38,7 +38,7 @@ pub struct Packet {
     pub steps: Vec<(Step, u64, u64)>,
 }
 
-/// Reason why no packet was recorded.
+/// Reason why no packet of the SDIO experiment could be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
     /// No setting of the SDIO experiment has this name.

@@ -225,5 +225,5 @@ pub fn record(
     Ok(recording.capture()?)
 }
 
-/// Longest window in ns when no length is given.
+/// Longest length in ns of the recorded window if the user gave no length.
 const WINDOW_MAX_NS: u64 = 4_000_000;

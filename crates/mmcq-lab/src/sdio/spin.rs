@@ -53,8 +53,8 @@ impl Wait {
 const FOR_NS: u64 = 100_000_000;
 /// Length of a CMD52 with its response, in bus clocks.
 pub const COMMAND_CLK: u64 = 104;
-/// Longest time in ns for which a caller without a policy polls for the end of a command; no
-/// command takes so long.
+/// Longest time in ns for which a caller that always polls (no policy decides how long) waits for
+/// the end of a command; no command takes so long.
 const FOREVER_NS: u64 = 1_000_000;
 /// Number of commands after which a thread that spins lets other threads run.
 const TURN: u32 = 100;

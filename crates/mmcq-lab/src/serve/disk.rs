@@ -101,7 +101,7 @@ pub struct Damage {
 /// State of a job that has not ended.
 struct Progress {
     job: Job,
-    /// Number of bytes of the job that the card has done.
+    /// Number of bytes of the client's operation ([`Job`]) that the card has transferred so far.
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,

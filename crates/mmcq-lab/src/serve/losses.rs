@@ -194,10 +194,10 @@ impl Losses {
         untold
     }
 
-    /// Returns whether a durable write of this client must be refused. This happens once for each
-    /// loss, and not after a flush was refused for the same loss. The client's next flush is
-    /// refused as well: the refusal of a write does not tell the client that earlier writes are
-    /// lost too.
+    /// Returns whether a durable write of this client must be refused, since acknowledged writes
+    /// were lost. This happens once for each loss, and not after a flush was refused for the same
+    /// loss. The client's next flush is refused as well: the refusal of a write does not tell the
+    /// client that earlier writes are lost too.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last

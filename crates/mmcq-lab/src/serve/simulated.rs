@@ -39,7 +39,7 @@ impl Setup {
     }
 }
 
-/// Simulated machine of an export.
+/// Simulated board with its card, which `mmcq serve` exports as a block device.
 pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,

@@ -34,7 +34,7 @@ impl std::str::FromStr for Heat {
 
 /// Largest number of values on an axis of a picture.
 const VALUES_MAX: usize = 200;
-/// Number of letters after which a title is broken.
+/// Number of letters after which a picture's title continues on the next line.
 const LETTERS: usize = 84;
 
 /// Cells of the picture, with the sum of the figures for each.

@@ -27,8 +27,8 @@ pub fn requests_per_transfer(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
-/// Returns the name of the phase in which the run loses most, and how much longer this phase is
-/// than at the limit, in us per request.
+/// Returns the part of the run's time (such as "waiting") that is longest in comparison with the
+/// limit, and how much longer, in us per request.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;

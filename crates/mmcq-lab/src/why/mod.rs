@@ -105,7 +105,7 @@ impl Phases {
 pub struct Why {
     /// Board, card and setting, as the user named them.
     pub title: String,
-    /// Counters of the run.
+    /// Counters of the run that is explained, such as I/Os, bus times and CPU times.
     pub counters: Counters,
     /// Counters of the same job at its physical limit.
     pub limit: Counters,

@@ -84,7 +84,7 @@ impl Status {
         self.errors |= bits;
     }
 
-    /// Records that the present command is illegal.
+    /// Records the error "illegal command", which the card reports in its next status.
     pub(crate) fn raise_illegal(&mut self) {
         self.illegal = true;
     }

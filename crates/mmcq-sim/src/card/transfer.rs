@@ -60,7 +60,7 @@ impl Read {
         Self { at, block, left: Some(left), ready_ns: now_ns, unit, single, reading, goes_on }
     }
 
-    /// Returns whether this is a multi-block read.
+    /// Returns whether this is a read of several blocks (CMD18, and not CMD17).
     pub(crate) fn is_multiple(&self) -> bool {
         !self.single
     }

@@ -217,7 +217,7 @@ pub(super) struct Sector {
     pub entries: Vec<Entry>,
     /// Whether the sector is in the checker's list of sectors with more than one possible content.
     pub listed: bool,
-    /// Whether any request was to change the sector.
+    /// Whether any request so far was to write or erase the sector.
     pub named: bool,
 }
 
@@ -396,15 +396,15 @@ impl Sector {
     }
 
     /// Updates the checker's knowledge about complete requests of this sector whose data may have
-    /// been lost, by a read during which the card lost nothing.
+    /// been lost. The cause of the update is a read during which the card lost nothing.
     ///
     /// If the read has returned the data of such a request, these data are on the card until the
-    /// next loss. Such requests that were submitted later are removed, because the read shows that
-    /// their data are not on the card. A discard is not removed.
+    /// next loss. The checker then removes those of these requests that were submitted later,
+    /// because the read shows that their data are not on the card. It does not remove a discard.
     ///
-    /// Returns true if a removed request is a write that was complete before the loss, and no report
-    /// of a loss covers it (`told_before`: reports cover completions up to this number). A client
-    /// must then be told.
+    /// Returns true if a removed request is a write that was complete before the loss, and no
+    /// report of a loss covers it (`told_before`: reports cover completions up to this number). A
+    /// client must then be told.
     pub fn witnessed(&mut self, look: Look, seen: Seen, told_before: u32) -> bool {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),

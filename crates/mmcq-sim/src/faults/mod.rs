@@ -212,7 +212,7 @@ pub struct Shot {
     pub point: Point,
     /// Number of the event among those of its kind, from 1 (the first after the plan was made).
     pub nth: u64,
-    /// Fault that strikes this event.
+    /// Kind of fault that strikes this event.
     pub strike: Strike,
 }
 
@@ -241,7 +241,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Makes a plan without faults.
+    /// Makes a plan in which no fault ever strikes.
     #[must_use]
     pub fn none() -> Self {
         Self::seeded(0)

@@ -57,7 +57,7 @@ pub(super) struct DatLines {
     pub(super) left: Option<usize>,
     /// Number of bytes that the CPU or memory still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns from which the data timeout counts.
+    /// Time in ns from which the controller counts its data timeout.
     pub(super) waits_since: u64,
     /// Data of the write that the card had open before this command; `None`: no write was open. A
     /// command that has no data itself may carry further blocks of this write.
@@ -185,7 +185,7 @@ impl Mshc {
         }
     }
 
-    /// Makes the data path idle again.
+    /// Ends a transfer: makes the data path idle, and stops its timers.
     fn path_ends(&mut self, now: u64) {
         self.end_hold(now);
         self.set_timer(Timer::Data, NEVER);

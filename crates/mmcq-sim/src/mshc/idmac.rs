@@ -67,7 +67,7 @@ impl Idmac {
         }
     }
 
-    /// Prepares the DMA for the data of a command.
+    /// Prepares the DMA for the data of a new command.
     pub fn begin(&mut self) {
         self.fresh = true;
         if self.state == State::Finished {

@@ -5,7 +5,7 @@ use super::config::{Layout, MshcConfig};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reg {
     Control,
-    /// PWREN (only DesignWare): power enable.
+    /// PWREN (only DesignWare): register that switches the card's power on.
     Power,
     /// CKCR (only SMHC): divider and clock enable in one register.
     Clock,

@@ -47,9 +47,9 @@ pub struct RtsxConfig {
     pub sdr104: bool,
     /// Middle of the phases (0 to 31) at which sending works above 100 MHz.
     pub tx_phase: u8,
-    /// Middle of the phases (0 to 31) at which sending works up to 100 MHz.
+    /// Middle of the clock phases (0 to 31) at which sending works up to 100 MHz.
     pub slow_tx_phase: u8,
-    /// Middle of the phases (0 to 31) at which sampling works.
+    /// Middle of the clock phases (0 to 31) at which the chip samples responses and data correctly.
     pub rx_phase: u8,
     /// Number of adjacent clock phases that work: around `tx_phase` or `slow_tx_phase` for sending,
     /// around `rx_phase` for sampling.

@@ -97,7 +97,8 @@ pub(super) enum Moved {
 struct AdmaError(u8);
 
 impl Sdhci {
-    /// Begins a transfer with DMA.
+    /// Begins the DMA of a command's data with the engine (SDMA or ADMA2) that the registers
+    /// select.
     pub(super) fn dma_begin(&mut self) {
         if self.dma.list.is_some() {
             // The task of the command queue engine has set the address of its list before.

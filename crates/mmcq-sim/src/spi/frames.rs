@@ -70,7 +70,8 @@ pub(super) struct Front {
     /// Number of busy bytes that the card still sends after its response. It ignores the master
     /// meanwhile.
     busy_bytes: u8,
-    /// Command index, and data that follow the response.
+    /// Index of the command whose response is being sent, and the data that follow this response;
+    /// `None`: no data follow.
     flow: Option<(u8, Flow)>,
     sending: Sending,
     taking: Taking,

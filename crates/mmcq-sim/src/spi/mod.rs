@@ -80,7 +80,7 @@ pub struct Habits {
     /// Whether the card misses a block whose token follows the response without a gap. The standard
     /// requires a gap of at least one byte (N_WR).
     pub needs_gap: bool,
-    /// Whether the card ends an open transfer when chip select goes high.
+    /// Whether the card ends a transfer of several blocks when chip select goes high.
     pub deselect_ends: bool,
     /// Number of busy bytes (00h) that the card sends after the response to CMD55.
     pub busy_after_prefix: u8,

@@ -11,7 +11,7 @@ use crate::slot::Core;
 /// Number of clocks after a response at which the controller samples DAT0 a second time.
 const SAMPLE_CLK: u64 = 2;
 
-/// Type of response that the command path expects.
+/// Type of response that the controller expects for the command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     Nothing,

@@ -68,7 +68,7 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    /// The block that is on the lines.
+    /// The block whose bits pass the data lines now.
     pub block: Block,
     /// Number of bytes of the blocks of this transfer that have not ended yet.
     pub(super) left: usize,

@@ -20,7 +20,7 @@ pub(super) struct Idma {
     hangs: bool,
 }
 
-/// Result of moving bytes by the IDMA.
+/// What the internal DMA (IDMA) did when it was to move bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,
@@ -34,7 +34,7 @@ pub(super) enum Moved {
 struct Bad;
 
 impl Stm32Sdmmc {
-    /// Prepares the IDMA for the data of a command.
+    /// Prepares the controller's internal DMA (IDMA) for the data of a new command.
     pub(super) fn idma_begins(&mut self, now: u64) {
         let control = self.regs.idma_control;
         let second = usize::from(control & idma::SECOND != 0);

@@ -111,7 +111,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Whether the next power cycle of this session only begins identification again, and does not
     /// switch the supply off.
     pub warm: bool,
-    /// Error of the last failed step.
+    /// Error of the last command or bus operation that failed.
     pub error: Error,
 }
 
@@ -185,7 +185,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
-    /// Excuses one missing response: returns true, and sets `lost`, if the last step had no
+    /// Excuses one missing response: returns true, and sets `lost`, if the last command had no
     /// response and `lost` was not set.
     pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
         B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)

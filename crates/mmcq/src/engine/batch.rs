@@ -201,8 +201,8 @@ impl<const N: usize> Batch<N> {
         self.append(index, blocks);
     }
 
-    /// Begins the batch of a pack, without members. `header`: the pack's header is sent with the
-    /// data, as their first block.
+    /// Begins the batch of a packed command, without requests. `header`: the header is sent with
+    /// the data, as their first block.
     pub fn begin_pack(&mut self, direction: Direction, lba: u64, header: bool) {
         self.begin(direction, lba);
         if header {

@@ -85,7 +85,7 @@ const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
-/// Causes that stop the fast path.
+/// Causes for which a read or write takes the general path, and not the fast path (few checks).
 const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
 /// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
@@ -145,7 +145,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & !SUSPENDED | HALTED;
     }
 
-    /// Ends a suspension or a halt.
+    /// Ends a suspension (new requests are refused) or a halt (no request starts), so that the
+    /// engine works again.
     pub fn resume(&mut self) {
         self.word &= !(SUSPENDED | HALTED);
     }
@@ -286,8 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether the card's queue, packs or chains may not be used now: because of one of
-    /// these causes, or because the card needs something first, such as a new tuning.
+    /// Returns whether the command queue, packed commands or chains may not be used now. One of the
+    /// `CAUSES` is present, or the card needs something first, such as a new tuning.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
@@ -347,7 +348,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.are_none()
     }
 
-    /// Returns whether all ordinary requests go to the controller's command queue engine.
+    /// Returns whether all ordinary reads and writes go to the controller's command queue engine,
+    /// since no blocker prevents it.
     #[inline(always)]
     pub(super) fn is_driven_open(&self) -> bool {
         let open = self.lane.hosted().is_some() && self.blockers.word == DRIVEN;

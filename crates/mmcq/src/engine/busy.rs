@@ -34,7 +34,7 @@ pub(super) struct Busy {
     longest_ns: u64,
     /// Number of polls of the card in the present wait so far.
     questions: u32,
-    /// The next step of the engine when the busy of a control request has ended.
+    /// Next stage of the engine when the busy of a control request (no read or write) has ended.
     followed_by: Stage,
     times: BusyTimes,
 }

@@ -118,8 +118,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command for an I/O function or for the queue is on the CMD line that was
-    /// sent during data, also if the data have ended before it.
+    /// Returns whether a command that was sent during data, for an I/O function or for the card's
+    /// queue, is still on the CMD line. The data may have ended before the command.
     pub fn is_concurrent<H: Host, P: Profile>(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.concurrent().line != OnLine::Nothing
     }

@@ -112,8 +112,8 @@ impl Durability {
         owed
     }
 
-    /// Notes that a status of the card has come: it shows the result of all writes and pieces
-    /// before it.
+    /// Notes that a status of the card has come. It shows the result of all earlier writes, also of
+    /// unfinished writes whose first blocks were transferred.
     #[inline(always)]
     pub fn note_status(&mut self) {
         self.flags &= !(UNSETTLED | PIECE);
@@ -203,8 +203,8 @@ impl Durability {
         self.late = 0;
     }
 
-    /// Returns whether the card's status has to be read: requests wait for it, are complete without
-    /// it, or have transferred a piece without it.
+    /// Returns whether the card's status has to be read. Requests wait for it, or are complete
+    /// without it, or the first blocks of an unfinished write were transferred without it.
     #[inline(always)]
     pub fn owes_status<const N: usize>(&self, slots: &Slots<N>) -> bool {
         slots.is_settling() || self.owes_without_slot()

@@ -94,7 +94,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Gives a request its result, when no part of the engine uses it any more.
+    /// Ends the request in slot `index` with this result. No part of the engine uses the request
+    /// any more.
     pub fn end_with(&mut self, index: u8, result: Result<Output, Error>) {
         self.at_mut(index).answer(result);
         self.end(index);

@@ -239,7 +239,7 @@ const UNITS_MAX: u32 = 1 << 16;
 /// Position of the erase in progress, and the learned speed of the card.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// Number of blocks in the piece of the erase that is in progress.
+    /// Number of blocks that the CMD38 in progress erases: one piece of the whole erase.
     piece_blocks: u32,
     /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
@@ -248,8 +248,8 @@ pub(super) struct Round {
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,
-    /// Number of units of a piece, as learned from the time of earlier pieces of the same kind; 0:
-    /// nothing learned yet.
+    /// Number of erase units in one piece (part of an erase that one CMD38 does), as learned from
+    /// the time of earlier pieces of the same kind; 0: nothing learned yet.
     units: u32,
 }
 

@@ -87,7 +87,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 /// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request, a control request, has its turn, and begins with its first step.
+    /// A control request (no read or write) has its turn, and begins with its first step.
     Begin,
     /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
     /// example). The write is still queued.
@@ -116,7 +116,7 @@ pub(super) struct Memory {
     step: Step,
     /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
-    /// The piece of the erase that is in progress, and the speed of erases as learned so far.
+    /// The part of an erase that one CMD38 does now (piece), and the learned speed of erases.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
@@ -139,8 +139,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes the state before any request of several steps. This is a function, because a constant
-    /// (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state before any request that needs several commands. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -207,7 +207,7 @@ impl Memory {
         self.step
     }
 
-    /// Sets which step of a request of several steps is in progress.
+    /// Sets which step (command or pause) of the present request is in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
@@ -260,7 +260,7 @@ impl Memory {
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
     }
 
-    /// Unmaps the memory of the last data step.
+    /// Unmaps the memory that was mapped for the data of the request's last command.
     pub fn unmap_data<H: Host>(&mut self, host: &mut H) {
         if let Some((segment, direction)) = self.mapped.take() {
             host.unmap(&segment, direction);

@@ -147,8 +147,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Lets the fast path handle the end of a transfer that the general path has begun, if it is an
-    /// ordinary transfer of one request.
+    /// Lets the fast path (few checks) handle the end of a transfer that the general path has
+    /// started, if it is an ordinary transfer of one request.
     #[inline(always)]
     pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.bus.is_blocked() {

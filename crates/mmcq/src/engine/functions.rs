@@ -2,8 +2,8 @@
 
 use core::task::Waker;
 
-/// State of the card interrupt. Also counts the phases of functions that went before memory
-/// requests.
+/// State of the card interrupt. Also counts the commands of I/O functions that were sent before
+/// waiting memory requests.
 #[derive(Debug)]
 pub(super) struct Functions {
     /// Whether a function requests attention, and no task has noted it yet.

@@ -18,7 +18,8 @@ pub(super) enum Failure {
     Nothing,
     /// A failure with an error, which is stored in the incident.
     Error,
-    /// The deadline has passed, and the controller has not reported the end of the phase.
+    /// The deadline has passed, and the controller has not reported the end of the command or its
+    /// data.
     Silence,
 }
 
@@ -49,8 +50,8 @@ pub(super) struct Lane<E, T> {
     /// Error bits of R1 that the engine has already handled before the end of the transfer in
     /// progress, so that it does not handle them twice.
     early: Early,
-    /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
-    /// as the profile has them.
+    /// State of the additional ways to send transfers: the card's command queue, packed commands
+    /// and chains, as far as the profile has them.
     tasks: T,
 }
 
@@ -139,7 +140,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.note_free();
     }
 
-    /// Notes that the bus may be free, so that the loop looks for the next request.
+    /// Notes that the bus may be free, so that the engine looks for the next request to start.
     #[inline(always)]
     pub fn note_free(&mut self) {
         self.news = true;
@@ -158,7 +159,7 @@ impl<E, T: Lanes> Lane<E, T> {
         first
     }
 
-    /// Takes the failure that recovery has not handled yet.
+    /// Returns the failure that recovery has not handled yet, and clears it.
     #[inline(always)]
     pub fn take_failure(&mut self) -> Failure {
         core::mem::replace(&mut self.failure, Failure::Nothing)
@@ -203,7 +204,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = index;
     }
 
-    /// Notes that no control request is in progress any more.
+    /// Notes that the request in progress that is neither a read nor a write (a control request)
+    /// has ended.
     #[inline(always)]
     pub fn release_control(&mut self) {
         self.control = NONE;

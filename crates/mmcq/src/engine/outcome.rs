@@ -99,7 +99,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved || early || events.card_irq || events.presence || events.retune || events.acknowledged
     }
 
-    /// Handles a phase that ended well on the wire, and checks the card's response.
+    /// Handles the end of a command, with its data or busy, that the controller reported without an
+    /// error, and checks the card's response.
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
         message!(trace, "answered {:#010x}", status.0);

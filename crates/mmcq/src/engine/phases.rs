@@ -28,7 +28,7 @@ use crate::spec::command::{self, Command};
 pub(super) enum Stage {
     /// Nothing is in progress.
     Idle,
-    /// A raw request's prefix (CMD55).
+    /// The CMD55 that goes before the raw command of a request (its prefix).
     Prefix,
     /// CMD22, which sends the upper bits of an address.
     Address,
@@ -54,8 +54,8 @@ pub(super) enum Stage {
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
-    /// A command or pause of a request that needs [`Engine::enable_extended_ops`]. The state of the
-    /// extras has the details.
+    /// A command or pause of a request that needs [`Engine::enable_extended_ops`], such as an erase
+    /// or a partition access.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),
@@ -107,9 +107,9 @@ impl<H: Host> Bus<H> {
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
-    /// Prepares the phase with the data of a transfer. `single`: it uses the command for one block.
-    /// `cached`: written data may stay in the card's cache. Returns two times in ns: how long the
-    /// controller waits for the card, and after how long the engine polls for the end.
+    /// Prepares the data command of a transfer. `single`: CMD17 or CMD24, for one block. `cached`:
+    /// written data may stay in the card's cache. Returns two times in ns: how long the controller
+    /// waits for the card, and after how long the engine polls for the end.
     #[inline(always)]
     pub fn prepare_main<P: Profile>(
         &mut self,
@@ -131,7 +131,8 @@ impl<H: Host> Bus<H> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Puts the request in slot `first` and the requests that join it into the batch (unless
-    /// `collected` says that they are there already), and starts the first phase of their transfer.
+    /// `collected` says that they are there already), and starts the first command of their
+    /// transfer.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
@@ -234,7 +235,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts CMD23 as a phase of its own where it pays, otherwise the data command at once.
+    /// Sends CMD23 as a command of its own where that is faster, otherwise sends the data command
+    /// at once.
     ///
     /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
@@ -376,8 +378,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(stage, self.card.plan().status(), COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
-    /// done first; then the request gets its turn again.
+    /// Maps the memory of a request whose turn it is for DMA. Returns `Ok(true)` if it is mapped.
+    /// `Ok(false)`: no mapping is free. The engine then frees another request's mapping, and this
+    /// request gets its turn again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.slots.map(self.bus.host_mut(), index) {
             Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {

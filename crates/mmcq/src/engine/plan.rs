@@ -19,7 +19,7 @@ const DOUBLED_MAX: u8 = 2;
 pub(super) struct Plan {
     /// Longest wait of the controller in nanoseconds, for a read and for a write.
     timeout_ns: [u64; 2],
-    /// How many times both waits in `timeout_ns` are doubled now.
+    /// How many times the two waits in `timeout_ns` (for a read and for a write) are doubled now.
     doubled: u8,
     rca: u16,
     /// Left shift that makes a block number the card's address.
@@ -102,8 +102,8 @@ impl Plan {
         }
     }
 
-    /// Returns the phase with the data of a transfer. `single`: it uses the command for one block.
-    /// `wire_ns`: the time of its data on the bus.
+    /// Returns the data command of a transfer, and its time limits. `single`: CMD17 or CMD24, for
+    /// one block. `wire_ns`: the time in ns of the data on the bus.
     #[inline(always)]
     pub fn transfer(
         &self,

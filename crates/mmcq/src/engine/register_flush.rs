@@ -34,8 +34,8 @@ impl Memory {
         self.transfer_page(Place::FlushStart, sd::write_extr_single(at, 1), Direction::Write)
     }
 
-    /// Returns the step that transfers one block between the card and the engine's own memory block
-    /// (page).
+    /// Returns the command that transfers one block between an extension register of the card and
+    /// the engine's own memory block (page).
     fn transfer_page(&self, place: Place, command: Command, direction: Direction) -> Next {
         let given = self.page().len_bytes();
         if given < BLOCK_BYTES {

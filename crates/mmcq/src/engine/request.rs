@@ -33,11 +33,12 @@ pub enum Kind {
     },
     /// Flush: when it completes, all data that were written before it are on the medium. A barrier.
     Flush,
-    /// A raw phase, sent exactly as given. A barrier. The response is returned without being
-    /// checked, and the engine does not learn from it what has changed on the card. So two commands
-    /// are refused with [`Error::Unsupported`]: CMD6 to PARTITION_CONFIG, for which there are
-    /// [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand); and CMD6
-    /// to CACHE_CTRL, for which there is [`Options::cache`](crate::card::Options::cache).
+    /// A command of the caller, with its data, sent exactly as given (a raw phase). A barrier.
+    /// The response is returned without being checked, and the engine does not learn from it what
+    /// has changed on the card. So two commands are refused with [`Error::Unsupported`]: CMD6 to
+    /// PARTITION_CONFIG, for which there are [`PartitionAccess`](Kind::PartitionAccess) and
+    /// [`LongCommand`](Kind::LongCommand); and CMD6 to CACHE_CTRL, for which there is
+    /// [`Options::cache`](crate::card::Options::cache).
     Raw {
         /// A command sent directly before (CMD55). If it fails, the request fails with its error.
         prefix: Option<Command>,
@@ -122,8 +123,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether this kind of request may be urgent, that is, a step of the supervisor that
-    /// does not wait for the queue.
+    /// Returns whether requests of this kind may be urgent: they are a part of recovery, and do not
+    /// wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
@@ -138,9 +139,9 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request must not be sent twice: the card would do something else the
-    /// second time. A long command may count or be final, and each authenticated write has its own
-    /// counter.
+    /// Returns whether the request must not be sent twice, since the card would do something else
+    /// the second time. A long command may, for example, be counted by the card, or make a setting
+    /// permanent. Each authenticated write to the RPMB has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -212,8 +213,8 @@ impl Request {
     }
 
     /// Makes the request a part of the recovery that all others wait for. The request starts before
-    /// all queued ones. Only a raw phase, a change of the bus and a pause can be urgent; other
-    /// kinds are refused with [`Error::Unsupported`].
+    /// all queued ones. Only one raw command ([`Kind::Raw`]), a change of the bus and a pause can
+    /// be urgent; other kinds are refused with [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
@@ -253,10 +254,10 @@ impl SlotId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Output {
-    /// Bytes transferred. The data of a tuning phase stay in the controller: then the value is 1
+    /// Bytes transferred. The data of a tuning command stay in the controller. Then the value is 1
     /// once tuning is complete, and 0 before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
-    /// The response, for a raw phase.
+    /// The card's response, if the request was one raw command ([`Kind::Raw`]).
     pub response: Response,
 }
 

@@ -53,7 +53,7 @@ pub(super) enum End {
 /// A sequential run: requests of which each begins at the block where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The block after the last one that was sent.
+    /// The block after the last one that this sequential run of requests has transferred.
     next: u64,
     /// Whether the last request began at the block where the one before ended.
     on: bool,
@@ -166,8 +166,8 @@ pub(super) struct Streams {
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,
-    /// Whether the card's present busy follows the CMD12 of an open transfer whose requests are all
-    /// complete.
+    /// Whether the card's present busy follows the CMD12 that has closed an open transfer, after
+    /// all of its requests were complete.
     closing: bool,
     runs: [Runs; 2],
     /// Direction of the last transfer, if its data are over and no request has begun since.

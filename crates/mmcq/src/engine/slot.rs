@@ -42,7 +42,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Slot {
     state: State,
-    /// Whether no client waits for the result.
+    /// Whether no client waits for the result any more, such as after its future was dropped.
     orphan: bool,
     /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
@@ -125,7 +125,7 @@ impl Slot {
 pub(super) struct Span {
     pub direction: Direction,
     pub start: u64,
-    /// The end: the number after the last block.
+    /// End of the request's range: the block number after its last block.
     pub end: u64,
     /// Number of the request in the order of arrival: a later request has a larger number. The
     /// number wraps.
@@ -166,8 +166,8 @@ pub(super) struct Slots<const N: usize> {
     writes: SlotSet,
     /// A bit for each queued request that is neither a read nor a write.
     barriers: SlotSet,
-    /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
-    /// Such a request needs no special treatment when its turn comes.
+    /// A bit for each slot whose request came by the fast path (few checks) and has no neighbour in
+    /// the queue. Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
     /// A bit for each slot whose request is a command to an I/O function and waits for its start.
     /// These slots are not in the queue's list.
@@ -177,8 +177,8 @@ pub(super) struct Slots<const N: usize> {
     urgents: SlotSet,
     /// A bit for each slot whose write is durable by a flush that has not ended yet.
     owing: SlotSet,
-    /// The slots of `owing` of whose blocks some were changed by a later request since. Such a write
-    /// must not be sent again.
+    /// The slots of `owing` whose blocks were partly changed by a later request. The write of
+    /// such a slot must not be sent again.
     covered: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],

@@ -28,7 +28,7 @@ use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
-/// Most blocks of one request for zeroes: `Output` counts bytes in 32 bits.
+/// Most blocks that one request may overwrite with zeroes: `Output` counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Slot {
@@ -286,8 +286,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts a write with special rules, a read with a special rule, or a write to a card that
-    /// takes single blocks.
+    /// Starts a read or write that a [quirk](crate::spec::quirks) of the card makes special, or a
+    /// write that is durable, of zeroes, or of single blocks only.
     #[cold]
     #[inline(never)]
     pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {

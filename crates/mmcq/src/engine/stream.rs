@@ -60,7 +60,7 @@ pub enum Close {
     Edge,
     /// An open transfer is closed because the platform has suspended or halted the engine.
     Stop,
-    /// The controller asked for a new tuning.
+    /// The transfer is closed because the controller has asked for a new tuning.
     Retune,
     /// The host failed to continue the open transfer.
     Fault,
@@ -171,7 +171,7 @@ impl Streams {
         }
     }
 
-    /// Notes that the card has ended the transfer.
+    /// Notes that the card has ended the transfer that was open, or that was closed by CMD12.
     pub fn note_ended<H: Host>(&mut self, now_ns: u64) {
         if H::CONTINUES {
             self.note_end(now_ns);
@@ -471,7 +471,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.hold_is_over(now_ns).then(|| self.lane.streams().held_out(&self.config, now_ns))
     }
 
-    /// Ends the open transfer by CMD12.
+    /// Ends by CMD12 the transfer that was left open for a next request. Counts `reason`.
     pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
         if !self.lane.streams().is_open() {
             return;
@@ -493,7 +493,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// Handles the response of a CMD12 for which no request waits.
+    /// Handles the response of the CMD12 that has closed an open transfer, when no request needs
+    /// this transfer any more.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else {
             return self.lane.go_idle::<H>(&mut self.timers, now_ns);

@@ -159,7 +159,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (has && !self.bus.is_blocked()).then_some(self.bus.phase())
     }
 
-    /// Returns the last phase that ended, with its times.
+    /// Returns the command (with its data or busy) that ended last, and its times; `None` if none
+    /// has ended.
     pub fn last_phase(&self) -> Option<Span> {
         self.bus.last()
     }

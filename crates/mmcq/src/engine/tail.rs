@@ -160,10 +160,11 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Leaves the last requests of a batch for the next batch, so that this transfer ends, and the
+    /// Moves the last requests of a batch to the next batch, so that the transfer ends, and the
     /// next one begins, at a page boundary of the card or at a smaller power of two
-    /// ([`Batch::square`]). Does so only if the engine has no request outside of the batch, and the
-    /// state of the tails allows it.
+    /// ([`Batch::square`]). Does so only if the engine has no request outside of the batch. The
+    /// batch must also end a known sequential stream, and the last such split must be some
+    /// transfers ago.
     pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
         let requests = batch.count();
         // Another client's requests might come between the end of this batch and the request that
@@ -247,9 +248,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Returns whether this request continues the last transfer and came before the controller was
-    /// free. If so, requests come in sequence faster than they are transferred. From then on the
-    /// engine learns the times of such streams.
+    /// Returns whether request `first`, which begins at block `lba`, continues the last transfer
+    /// and came before the controller was free. In that case requests come in sequence faster than
+    /// they are transferred, and the engine learns the times of such streams from now on.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()

@@ -130,8 +130,8 @@ impl Timers {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Returns whether it is time for the engine's next action in the phase in progress, such as a
-    /// poll of the controller.
+    /// Returns whether it is time for the engine's next action in what is in progress on the bus,
+    /// such as a poll of the controller.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns
@@ -148,14 +148,16 @@ impl Timers {
         due
     }
 
-    /// Returns whether the time limit of the stage in progress has passed.
+    /// Returns whether the time limit of the command, data transfer or bus operation in progress
+    /// has passed.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.limit_ns
     }
 
-    /// Returns the time that is left of the phase's time limit, for the controller's timer when a
-    /// refused start is tried again.
+    /// Returns how much time in ns is left until the time limit of the command to start. The
+    /// controller's timer gets this time when the controller has refused the start and it is tried
+    /// again.
     pub fn left_ns(&self, now_ns: u64) -> u64 {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
@@ -167,8 +169,9 @@ impl Timers {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
     }
 
-    /// Returns the next deadline of all. `beside`: whether the host can send commands during data.
-    /// `looks`: whether the card is polled for its interrupt.
+    /// Returns the earliest of the engine's deadlines, in ns. `beside`: the host can send commands
+    /// during data, so their deadline counts. `looks`: the card is polled for its interrupt, so the
+    /// next poll counts.
     #[inline(always)]
     pub fn next_ns(&self, beside: bool, looks: bool) -> Option<u64> {
         let concurrent_ns = if beside { self.concurrent_ns } else { NEVER };
@@ -209,7 +212,8 @@ impl Timers {
         due
     }
 
-    /// Sets until when a transfer stays open without a request that continues it.
+    /// Sets the time in ns until which the engine waits for a request that continues the open
+    /// transfer.
     pub fn hold_until(&mut self, at_ns: u64) {
         self.hold_ns = at_ns;
     }
@@ -224,7 +228,8 @@ impl Timers {
         self.wake_ns = self.hold_ns;
     }
 
-    /// Makes the wake-up time of the stage no later than the end of the wait of an open transfer.
+    /// Makes sure that the engine wakes, at the latest, at the time at which it stops waiting for a
+    /// request that continues the open transfer.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }

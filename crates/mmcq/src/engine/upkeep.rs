@@ -238,7 +238,8 @@ impl Supervisor {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Notes which exceptions the supervisor has seen. Returns true if some are new.
+    /// Notes which exception events (EXCEPTION_EVENTS_STATUS of an eMMC) the supervisor has seen.
+    /// Returns true if some are new.
     pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
         self.supervisor.upkeep_mut().known = events;
@@ -268,12 +269,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Returns whether any request waits: in the queue, or as a phase of an I/O function.
+    /// Returns whether any request waits: in the queue, or as a command of an I/O function.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
 
-    /// Returns whether there is a reason to wake the card.
+    /// Returns whether there is a reason to wake the card from its rest (low power): a request
+    /// waits, or the supervisor does not keep the card at rest any more.
     pub(crate) fn rest_is_over(&self) -> bool {
         self.has_waiting() || !self.supervisor.helping().rests()
     }

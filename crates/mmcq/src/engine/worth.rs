@@ -50,8 +50,8 @@ impl Lean {
         Lean { keeps, lost_ns: 0 }
     }
 
-    /// Learns what keeping the transfer open would have gained or lost, and changes the decision if
-    /// it has lost more than `change_ns`.
+    /// Learns how much time keeping the transfer open would have gained and lost. Changes the
+    /// decision if the present decision has lost more than `change_ns` in total.
     fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
         let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
         self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);
@@ -114,8 +114,8 @@ impl Worth {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: it
-    /// continued an open one.
+    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: the
+    /// transfer continued one that was left open, so it had no command of its own.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }

@@ -43,7 +43,7 @@ impl Carrier {
         }
     }
 
-    /// Returns the phase that continues the card's open write: a CMD13 to the selected card. In
+    /// Returns the command that continues the card's open write: a CMD13 to the selected card. In
     /// this driver the CMD13, which normally has no data, carries the data of `phase`.
     pub fn phase(&self, phase: &Phase) -> Phase {
         let command = Command::new(SEND_STATUS, self.selected, Resp::R1);

@@ -109,7 +109,8 @@ impl Strike {
 pub enum When {
     /// At the event with this number, counted from 1 for each kind of call.
     Nth(u64),
-    /// At the event with this number and at every later one.
+    /// At the event with this number, and at every later one; events are counted as for
+    /// [`When::Nth`].
     From(u64),
     /// By chance, with this probability in units of 2^-32.
     Chance(u32),
@@ -142,7 +143,7 @@ pub struct Faulty<H, const M: usize> {
     events: [u64; 4],
     hits: u64,
     last: Option<Struck>,
-    /// The phase in progress, or the last phase.
+    /// The command (phase) in progress; if there is none, the last one.
     phase: Option<Phase>,
     /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
     unsent: bool,

@@ -60,8 +60,8 @@ pub struct Data {
     pub blocks: u32,
 }
 
-/// Which commands the controller itself adds to a data command, or whether the phase has no command
-/// [SDHC 1.15].
+/// Which commands the controller itself adds to a data command; or that data follow without a
+/// command [SDHC 1.15].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
     /// The controller adds no command.
@@ -112,7 +112,8 @@ pub enum StartError {
     CommandLine,
     /// The DAT lines are in use, or the card signals busy on DAT0.
     DataLine,
-    /// The controller can never execute this phase (too many segments, unsupported block size ...).
+    /// The controller can never execute this command with its data (too many segments, unsupported
+    /// block size ...).
     Unsupported,
 }
 
@@ -154,7 +155,7 @@ pub enum BusOp {
     /// Switches the signal lines to 1.8 V (true) or 3.3 V (false); fails if the regulator does not
     /// follow.
     Signal18(bool),
-    /// Begins tuning: phases with `tuning` set follow.
+    /// Begins tuning. Afterwards the engine sends the tuning commands, as phases with `tuning` set.
     TuneStart,
     /// Ends tuning without a result, and selects the fixed sampling point again.
     TuneAbort,
@@ -314,8 +315,9 @@ pub unsafe trait Host {
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
     /// Acknowledges events like [`ack`](Host::ack), for a caller that waits for the end of a phase
-    /// with an R1. A driver returns the short form if it can detect in a few instructions that the
-    /// phase ended without an error and that nothing else happened.
+    /// (a command, with its data or busy) with an R1. A driver returns the short form if it can
+    /// detect in a few instructions that the phase ended without an error and that nothing else
+    /// happened.
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         match self.ack(segments) {

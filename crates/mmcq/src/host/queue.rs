@@ -76,7 +76,7 @@ pub struct Coalescing {
     pub wait_ns: u64,
 }
 
-/// Settings with which the engine is switched on.
+/// Settings with which the controller's command queue engine is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSettings {

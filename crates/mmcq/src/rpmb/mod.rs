@@ -400,7 +400,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 }
 
-/// Passes the buffer to a function, as frames.
+/// Calls `f` with the buffer's content as a list of RPMB frames.
 fn with_frames<R>(buf: &mut DmaBuf, f: impl FnOnce(&mut [Frame]) -> R) -> R {
     let (frames, _) = buf.as_chunks_mut::<FRAME_BYTES>();
     f(frames)

@@ -107,7 +107,7 @@ pub struct Deadline {
     write_from_lba: u64,
 }
 
-/// The waiting requests of one direction.
+/// The waiting requests of one direction (reads or writes).
 #[derive(Clone, Copy, Default)]
 struct Side {
     /// Slot index and arrival time of the oldest request.

@@ -20,7 +20,8 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const DATA: At = At::Fifo(0x00);
 /// Register of the function: 0 acknowledges a received packet, 1 requests it again.
 const READ_RETRY: u32 = 0x10;
-/// Register of the function that requests a sent packet again.
+/// Register of the function. The function writes in it whether the host must send its last packet
+/// again.
 const WRITE_RETRY: u32 = 0x11;
 /// Interrupt register of the function.
 const INTERRUPT: u32 = 0x13;

@@ -11,7 +11,7 @@ use core::cell::Cell;
 /// abandons them. The remaining part of the outer call may end such a request and put another one
 /// into its slot. So each entry also has the use number of its slot.
 pub(super) struct Dropped<const N: usize> {
-    /// The slots of these requests, bit n for slot n.
+    /// The slots of the requests whose future was dropped, bit n for slot n.
     slots: Cell<SlotSet>,
     /// The low 8 bits of each slot's use number. They suffice: within one call, a slot is never
     /// used 256 more times before the first of these futures is dropped.

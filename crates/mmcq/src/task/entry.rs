@@ -133,8 +133,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_card_params`]. A call from inside another call of this stack does
         /// nothing.
         pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
-        /// Calls [`Engine::enable_extended_ops`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Calls [`Engine::enable_extended_ops`]. Does nothing if it is called from inside another
+        /// call of this stack, such as from a callback.
         pub fn enable_extended_ops(&mut self) = {};
         /// Calls [`Engine::set_abilities`]. A call from inside another call of this stack does
         /// nothing.
@@ -163,7 +163,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
         /// Calls [`Engine::suspend`]. A call from inside another call of this stack does nothing.
         pub fn suspend(&mut self) = {};
-        /// Calls [`Engine::resume`]. A call from inside another call of this stack does nothing.
+        /// Calls [`Engine::resume`]. Does nothing if it is called from inside another call of this
+        /// stack, such as from a callback.
         pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::halt`]. A call from inside another call of this stack does nothing.
         pub fn halt(&mut self) = {};

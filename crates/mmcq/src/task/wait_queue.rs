@@ -84,7 +84,7 @@ unsafe impl<L: Lock, const W: usize> Lock for WaitQueue<L, W> {
 
 /// A place in the queue, for one request that waits. Accessed only with the lock held.
 struct Place {
-    /// Time at which the wait ends; 0: the place is free.
+    /// Time in ns at which the request stops waiting; 0: no request uses this place.
     until_ns: Cell<u64>,
     /// Number of requests that got a place before this one.
     number: Cell<u32>,

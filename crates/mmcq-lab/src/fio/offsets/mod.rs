@@ -165,7 +165,8 @@ impl Offsets {
         }
     }
 
-    /// Marks all files as not done, as fio does when it begins to verify.
+    /// Marks all files as not finished, so that another pass over them can begin: fio does so when
+    /// it reads the files back to verify them.
     pub fn reopen(&mut self) {
         self.files.iter_mut().for_each(|file| file.done = false);
     }
@@ -180,7 +181,7 @@ impl Offsets {
         self.files.iter().all(|f| f.done)
     }
 
-    /// Returns the worker's next step in the present pass.
+    /// Returns what the worker does next in the present pass: a transfer, a flush, or its end.
     pub fn step(&mut self) -> Step {
         let Some(file) = self.pick_file() else { return Step::End };
         match self.direction() {

@@ -119,7 +119,7 @@ pub struct Seeds {
     pub verify: u32,
     /// Seed of the choice between reads and writes.
     pub mix: u32,
-    /// Seed of the random offsets.
+    /// Seed of the random offsets of the transfers in their files.
     pub offset: u64,
     /// Seed of file sizes, if `filesize=` is a range.
     pub file_size: u32,

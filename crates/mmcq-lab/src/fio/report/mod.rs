@@ -181,7 +181,7 @@ impl Started {
 /// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Times and names that the report shows.
+    /// Facts about the run as a whole: versions, date, length, options, and what ran.
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,

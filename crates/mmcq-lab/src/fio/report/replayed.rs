@@ -34,7 +34,7 @@ impl std::fmt::Display for Fact {
 pub struct Replayed {
     /// Facts about the trace and the options of the replay, each as name and value.
     pub facts: Vec<(String, Fact)>,
-    /// Description of the trace in sentences, for a page.
+    /// Sentences that describe the trace, for the HTML page of the report.
     pub told: Vec<String>,
     /// Names of the trace's programs, by their number; empty if the trace names no programs.
     pub names: Vec<String>,
@@ -45,7 +45,8 @@ pub struct Replayed {
 pub struct Program {
     /// Name of the program in the trace.
     pub name: String,
-    /// Measurements of the program's requests.
+    /// Measurements of the requests of this program, which the trace recorded and the replay
+    /// repeated.
     pub stats: ProgramStats,
 }
 

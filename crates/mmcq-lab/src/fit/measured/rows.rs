@@ -12,7 +12,8 @@ use crate::sweep::row;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Columns of a row that are ignored: they neither say what ran nor are figures to fit.
+/// Columns of a row that a fit ignores: they have no figure to fit, and do not say which jobs,
+/// board and card ran.
 const BESIDE: [&str; 5] = ["point", "version", "job_hash", "config_hash", "name"];
 /// Column with a rate in units of 10^6 bytes in a second; a sweep does not write it.
 const MB_S: &str = "mb_s";

@@ -80,7 +80,7 @@ pub(super) struct Side {
 pub struct Cell {
     /// Board, card, and Linux's settings on this board's host.
     pub place: Place,
-    /// Load of the jobs.
+    /// Load of the cell: how its jobs read or write.
     pub load: Load,
     /// Size of a request in bytes; with [`Load::Beside`], of a writer's request.
     pub bytes: u64,

@@ -50,7 +50,7 @@ impl Figures {
 /// Result of one cell (a board, a card and a load): the figures of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Board, card and load that were measured.
+    /// Board, card and load whose results are compared here.
     pub cell: Cell,
     /// Length of the run, as a multiple of the shortest run that a comparison does.
     pub times: u64,
@@ -223,8 +223,8 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict on the result of this comparison, with the known losses taken into
-    /// account.
+    /// Returns how mmcq compares with Linux in this cell: faster, slower, or slower as the list
+    /// [`super::KNOWN`] says.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }

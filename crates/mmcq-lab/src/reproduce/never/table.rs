@@ -32,7 +32,7 @@ impl Summary {
     }
 
     /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
-    /// the open losses.
+    /// the cells in which mmcq is known to be slower than Linux.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -216,8 +216,8 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Writes those 99th percentiles of Linux that are shorter than mmcq's, but no valid measure
-/// because requests starve.
+/// Lists the cells in which Linux has a shorter 99th percentile of latency than mmcq, but is not
+/// compared: some of its requests starve (wait very long), which this percentile does not show.
 fn starving(out: &mut String, measured: &[Measured]) {
     let mut any = false;
     for one in measured {

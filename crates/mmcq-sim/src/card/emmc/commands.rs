@@ -436,8 +436,8 @@ impl EmmcCard {
     }
 
     /// Applies the quirks of cards on which a transfer after CMD23 goes wrong. `counted` says
-    /// whether CMD23 came before this transfer. Returns the extra delay of the transfer in ns, or
-    /// locks the card up.
+    /// whether CMD23 came before this transfer. Such a quirk locks the card up, or delays the
+    /// transfer by the returned time in ns (0: no delay).
     pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

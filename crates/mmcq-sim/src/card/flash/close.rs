@@ -75,7 +75,8 @@ impl Gc {
 /// collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// Byte address at which the last write command ended.
+    /// Byte address directly after the last block of the last write command; `None`: there was
+    /// none.
     end: Option<u64>,
     /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,
@@ -143,8 +144,8 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// Drops the oldest blocks, which are in the flash, so that a power cut cannot lose them: the
-    /// newest `cached_bytes` stay.
+    /// Removes the oldest blocks from this list, since they are in the flash and a power cut cannot
+    /// lose them. The newest `cached_bytes` bytes stay in the list.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes

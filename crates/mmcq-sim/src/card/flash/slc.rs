@@ -21,7 +21,7 @@ pub struct Slc {
 /// per nanosecond.
 const SCALE: u128 = 1_000_000_000;
 
-/// How full the SLC cache is.
+/// Fill level of the flash's SLC cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
     /// Number of bytes in the SLC cache, times 10^9.

@@ -51,7 +51,7 @@ enum State {
     Ina,
 }
 
-/// A function, and what the card stores about it.
+/// A function of an I/O card: its model, its configuration and its state.
 struct Slot {
     config: FunctionConfig,
     function: Box<dyn Function>,

@@ -8,7 +8,7 @@ pub(super) mod capability {
     pub const DIRECT: u8 = 0x01;
     /// SMB: CMD53 works in block mode.
     pub const MULTI_BLOCK: u8 = 0x02;
-    /// E4MI: enables the interrupt between blocks in 4-bit mode.
+    /// E4MI: enables the card interrupt between the blocks of a transfer in 4-bit mode.
     pub const BETWEEN_ENABLE: u8 = 0x20;
     /// S4MI: the card supports the interrupt between blocks in 4-bit mode.
     pub const BETWEEN: u8 = 0x10;

@@ -191,7 +191,7 @@ impl Engine {
         self.work.tasks[usize::from(slot & 31)]
     }
 
-    /// Stores the fetched task descriptor of a slot.
+    /// Stores the task descriptor that the engine has fetched from memory for this slot.
     pub fn fetched(&mut self, slot: u8, task: Task) {
         self.work.tasks[usize::from(slot & 31)] = Some(task);
         let (bit, data) = (1 << (slot & 31), matches!(task.work, Work::Data { .. }));

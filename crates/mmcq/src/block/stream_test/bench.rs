@@ -205,8 +205,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(self.stack.now_ns() - began_ns)
     }
 
-    /// Writes known data to the blocks behind the run (the guard), to find out whether the run
-    /// changes them.
+    /// Writes known data to the blocks directly after those of the test (the guard), to find out
+    /// whether the test changes them.
     async fn guard(&mut self, case: &StreamCase) -> Result<(), Error> {
         let lba = self.test.lba + u64::from(case.all_blocks());
         self.guarded = self.version;

@@ -88,7 +88,7 @@ pub struct StreamResult {
     pub closed: StreamTimes,
     /// Times of the run in which transfers were kept open.
     pub open: StreamTimes,
-    /// Number of transfers that continued an open one.
+    /// Number of transfers that continued the one before, without a new command.
     pub continued: u32,
     /// What the case has shown.
     pub outcome: StreamOutcome,

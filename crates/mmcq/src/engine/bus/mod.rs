@@ -31,7 +31,7 @@ const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 pub struct Span {
     /// The phase: its command and its data.
     pub phase: Phase,
-    /// Time at which the controller got the phase, in nanoseconds.
+    /// Time in ns at which the engine passed the command and its data to the controller.
     pub began_ns: u64,
     /// Time at which the engine learned that the phase had ended, in nanoseconds.
     pub ended_ns: u64,
@@ -181,7 +181,8 @@ impl<H> Bus<H> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Starts the prepared phase on the controller, with this memory for its data.
+    /// Starts the prepared command (phase) on the controller. Its data use the memory of
+    /// `segments`, and the controller's own timer is set to `timeout_ns`.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start(&self.phase, segments, timeout_ns);

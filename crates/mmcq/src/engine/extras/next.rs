@@ -27,7 +27,7 @@ pub(in super::super) enum Next {
 }
 
 impl Next {
-    /// Returns the step that ends a request with this error.
+    /// Returns the action by which a request that needs several commands ends with this error.
     pub const fn fail(error: Error) -> Next {
         Next::End(Err(error))
     }

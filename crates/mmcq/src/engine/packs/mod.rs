@@ -39,7 +39,8 @@ const WRITES: u32 = 2 << 8;
 const ENTRIES_SHIFT: u32 = 16;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command for a pack is under way, other than the one with its data.
+    /// Returns whether a command that belongs to a packed command is under way, but not the one
+    /// that transfers its data.
     #[inline(always)]
     pub(in crate::engine) fn has_pack_step(&self) -> bool {
         self.packs().is_some_and(|packs| packs.step().is_some())
@@ -388,9 +389,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Sends CMD23 of the pack's data as a separate phase. The controller's automatic CMD23 is not
-    /// used: if that CMD23 failed unseen, the card would take the header for data, and write all
-    /// data to wrong places.
+    /// Sends CMD23 for the data of a packed command, as a command of its own. The controller's
+    /// automatic CMD23 is not used: if that CMD23 failed unseen, the card would take the header for
+    /// data, and write all data to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

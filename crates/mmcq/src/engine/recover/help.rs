@@ -134,8 +134,9 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Returns whether the engine requests help because of a fault (a tuning, a slower mode, a new
-    /// initialisation or a power cycle), and not for a chore.
+    /// Returns whether the engine has asked the supervisor for help because of a fault: a tuning, a
+    /// slower mode, a new initialisation or a power cycle. Regular upkeep of the card does not
+    /// count.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,

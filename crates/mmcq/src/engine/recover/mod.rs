@@ -71,7 +71,7 @@ pub(super) struct Incident {
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
-    /// Slot of the failed control request, or of the first request of the failed transfer.
+    /// Slot of the failed request, or of the first request of the failed transfer.
     owner: u8,
     /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
@@ -88,8 +88,8 @@ pub(super) struct Incident {
     /// Whether the failed phase should have continued an open transfer. Its requests are then tried
     /// again with a new command, and the failure does not count as a try.
     again: bool,
-    /// Whether the tuning was requested because the card did not even respond to CMD13. Then
-    /// recovery cannot continue before the tuning.
+    /// Whether a tuning was requested because the card did not even respond to CMD13. Then recovery
+    /// cannot continue before this tuning.
     unheard: bool,
     /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,

@@ -13,7 +13,7 @@ const STATE_INTERVAL_NS: u32 = 200_000;
 pub(super) const STATE_DOUBLINGS: u32 = 7;
 pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
 /// Most polls of the card's state in one pass of recovery; [`STATE_WAIT_NS`] is the time that they
-/// take together. Before the first poll, the failed phase has already used the longest time that
+/// take together. Before the first poll, the failed command has already used the longest time that
 /// the card needs for it.
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;

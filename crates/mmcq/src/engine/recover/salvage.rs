@@ -26,8 +26,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 impl<const N: usize> Batch<N> {
-    /// Marks those writes in progress of which earlier pieces were already sent: they are written
-    /// once more from their first block.
+    /// Marks those writes of the batch of which earlier blocks were already sent in another
+    /// transfer: they are written once more from their first block.
     pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
         if self.direction() != Direction::Write {
             return;

@@ -62,8 +62,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Notes, for the writes that owe a flush, that a later request leaves the queue, which may change
-    /// their blocks.
+    /// Handles a write or erase that leaves the queue and may change the blocks of earlier durable
+    /// writes. Those of them whose flush has not ended yet are marked: they must not be sent again.
     #[cold]
     #[inline(never)]
     pub(super) fn cover(&mut self, index: u8) {

@@ -44,8 +44,8 @@ impl<const N: usize> Slots<N> {
         self.unmapped
     }
 
-    /// Notes whether (`left`) a queued request was left without a mapping, because no mapping ahead
-    /// of its turn was free.
+    /// If `left` is true, notes that a queued request was left without a DMA mapping, since the
+    /// engine maps only a limited number of requests before their turn, or the mapping failed.
     #[inline(always)]
     pub fn leave_unmapped(&mut self, left: bool) {
         self.unmapped |= left;

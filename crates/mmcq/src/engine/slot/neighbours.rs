@@ -65,8 +65,8 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.
-    /// From then on no queued request counts as without a neighbour.
+    /// Puts a request at the end of the queue that continues a waiting request, or is continued by
+    /// one. From then on no queued request is marked as having no neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;

@@ -48,7 +48,8 @@ impl<const N: usize> Slots<N> {
         bits(self.ios & self.urgents).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// Returns the phase of an I/O function that has waited longest.
+    /// Returns the slot of the queued command of an I/O function (CMD52 or CMD53) that has waited
+    /// longest.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))

@@ -117,7 +117,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.gather_task(&self.slots, self.lane.tasks(), executed);
     }
 
-    /// Handles a command for the queue that is on the CMD line during data.
+    /// Handles one event of the command that was sent during data for the card's queue. Returns
+    /// true if the controller has reported the end of this command.
     pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => {}

@@ -45,8 +45,9 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
     }
 
-    /// Returns whether the engine can switch the card's queue on and off: always for an eMMC; for
-    /// an SD card if the register with the switch is known, and the engine has memory for its page.
+    /// Returns whether the engine can switch the card's queue on and off. That is always so for an
+    /// eMMC. For an SD card the register with the switch must be known, and the engine must have a
+    /// memory block (page) for its content.
     pub fn knows_switch(&self, card: &Card, page: &DmaBuf) -> bool {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }

@@ -91,7 +91,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Describes a task of one request and rings its doorbell; the request is not queued any more.
-    /// Returns false if the general path has to continue.
+    /// Returns false if the command queue engine cannot use the memory, or does not react to the
+    /// doorbell: then the general path continues.
     #[inline(always)]
     fn ring_driven(
         &mut self,

@@ -50,7 +50,8 @@ const IDLE_NS: u64 = 10_000_000;
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.
     Pass,
-    /// Something was done: the loop continues.
+    /// The code for the queue has done something, so the engine's loop must look for its next
+    /// action again.
     Again,
     /// Nothing can be done now.
     Wait,

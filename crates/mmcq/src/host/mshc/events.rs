@@ -178,8 +178,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Reads and clears the status bits, and adds them to those of the phase. A controller that is
-    /// gone shows all bits.
+    /// Reads and clears the status bits, and adds them to those that were seen since the command
+    /// started. A controller that is gone shows all bits.
     pub(super) fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {

@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (a command, with its data or busy): checks it, and writes the registers.
 
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
@@ -64,7 +64,7 @@ impl Active {
         (self.acknowledged, self.left_bytes)
     }
 
-    /// Makes a phase without any event so far.
+    /// Makes the state of a command that has just started, without any event so far.
     pub(super) fn new(resp: Resp, work: Work) -> Self {
         Active {
             resp,

@@ -35,8 +35,8 @@ impl<R: Regs> Pl181<R> {
         events
     }
 
-    /// Masks all interrupts if one is pending although no phase is in progress. Returns whether one
-    /// was pending.
+    /// Masks all interrupts if one is pending although no command is in progress. Returns whether
+    /// one was pending.
     fn silence(&mut self) -> bool {
         if self.mask.is_some_and(|mask| mask != 0) {
             let status = self.regs.read32(STATUS);

@@ -423,9 +423,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         true
     }
 
-    /// Ends an operation after its script. After a reset, a change of the supply or an aborted
-    /// tuning, clears late events and the state of the last phase. Records whether the SD clock now
-    /// runs between transfers.
+    /// Ends a bus operation after its register accesses. After a reset, a change of the supply or
+    /// an aborted tuning, clears late events and the state of the last command. Records whether the
+    /// SD clock now runs between transfers.
     fn end(&mut self, op: BusOp) {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {

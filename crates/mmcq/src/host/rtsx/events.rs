@@ -1,4 +1,5 @@
-//! Continues and ends a phase, and reports other events, when the reader interrupts.
+//! Handles an interrupt of the reader: continues or ends the command and data transfer in progress
+//! (the phase), and reports other events.
 
 use super::Rtsx;
 use super::phase::{Active, Work};
@@ -55,7 +56,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         events
     }
 
-    /// Continues the phase in progress; returns its result if it has ended.
+    /// Continues the command and data transfer in progress, with the interrupts in `latched`.
+    /// Returns the result if it has ended.
     fn advance(&mut self, active: &mut Active, latched: u32) -> Option<Result<Done, Fault>> {
         active.seen |= latched & OF_PHASE;
         let seen = active.seen;
@@ -184,8 +186,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Returns the stage in which the phase's command list has stopped, if the chip reports no error of
-/// the command itself.
+/// Returns the stage in which the list of register operations has stopped, if the chip reports no
+/// error of the command itself.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,

@@ -164,7 +164,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds WRITEs of block size and number of blocks.
+    /// Adds to the list the register writes that set block size and number of blocks.
     pub(super) fn blocks(&mut self, block_bytes: u16, blocks: u16) {
         for (first, value) in [(SD_BYTE_COUNT, block_bytes), (SD_BLOCK_COUNT, blocks)] {
             for (at, byte) in (first..).zip(value.to_le_bytes()) {

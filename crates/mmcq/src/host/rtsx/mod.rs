@@ -89,8 +89,8 @@ pub struct Rtsx<R: Regs, D: Dma> {
 struct Condition {
     /// Whether the last phase failed, and the lines were not reset since.
     upset: bool,
-    /// Whether an interrupt event of a phase came while no phase was active. Before the next phase
-    /// starts, the driver clears such events.
+    /// Whether an interrupt event of a command came while no command was in progress. The driver
+    /// clears such events before it starts the next command.
     unsettled: bool,
     /// Whether the last tuning block was bad, so that the next list must clear the error.
     uncleared: bool,

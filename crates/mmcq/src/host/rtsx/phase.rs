@@ -52,7 +52,8 @@ impl Work {
         }
     }
 
-    /// Returns whether the chip receives a response in this part of the phase.
+    /// Returns whether the chip receives a response while it does this part of a command and its
+    /// data.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }

@@ -208,9 +208,9 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Ends a phase whose registers read as all ones. The cause is [`Cause::Gone`] if no DMA of the
-    /// phase runs; otherwise the board's DMA controller still uses the memory, and the cause is
-    /// [`Cause::Dma`].
+    /// Ends the command or data transfer in progress because the registers read as all ones. The
+    /// cause is [`Cause::Gone`] if no DMA for it runs. Otherwise the board's DMA controller still
+    /// uses the memory, and the cause is [`Cause::Dma`].
     fn gone(&self, active: &Active, stage: Stage) -> Progress {
         self.stop_dma();
         let lets_go = active.work != Work::Dma || !self.dma_runs();

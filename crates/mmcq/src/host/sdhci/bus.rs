@@ -40,7 +40,7 @@ pub(super) struct Bus {
     pub(super) timeout_masked: bool,
 }
 
-/// The event that an operation waits for.
+/// The event that a bus operation (such as a reset or a change of the clock) waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,

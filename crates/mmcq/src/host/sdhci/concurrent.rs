@@ -19,7 +19,7 @@ use crate::spec::command::{Command, Resp};
 /// Interrupt status bits that belong to a command on the CMD line.
 const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 
-/// State of the commands that are sent during a phase's data.
+/// State of the commands that are sent while the data of another command are transferred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
     /// Response to the phase's own command, if it is a short one (32 bits). A command during the
@@ -34,7 +34,7 @@ enum Line {
     Free,
     /// A command was sent; its response is awaited.
     Sent,
-    /// The CMD circuit must be reset after the data.
+    /// The command has failed, so the controller's CMD circuit must be reset after the data.
     Broken,
     /// The CMD circuit is being reset.
     Resetting,

@@ -223,7 +223,7 @@ setters!(SdhciConfig {
     capabilities: Option<u64>,
 });
 
-/// The settings that the driver needs after its construction.
+/// The settings of the board that the driver needs also after its construction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lasting {
     pub quirks: SdhciQuirks,

@@ -63,7 +63,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Acknowledges the events that the fast path does not expect, and returns them.
+    /// Acknowledges the events that are not simply the expected end of the command in progress, and
+    /// returns them.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -232,9 +233,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// Returns the result of a tuning phase after an event; `None` if the phase has not ended.
-    /// `block` says that the tuning block was received. Without a block, Host Control 2 is read:
-    /// some controllers report only there, and only the end of the whole tuning.
+    /// Returns the result of a tuning command after an event; `None` if it has not ended. `block`
+    /// says that the tuning block was received. Without a block, Host Control 2 is read: some
+    /// controllers report only there, and only the end of the whole tuning.
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {

@@ -64,7 +64,7 @@ impl Active {
 /// How a phase transfers data or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The command has no data.
     Command,
     /// The controller waits for the end of busy.
     Busy,
@@ -175,8 +175,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Starts a command with an R1 response and without data. Returns false and does nothing for
-    /// any other phase.
+    /// Starts a command with an R1 response and without data. Returns false and does nothing if
+    /// `phase` is not such a command.
     ///
     /// Such a command interrupts by Command Complete, and a transfer by Transfer Complete alone. So
     /// a command between two transfers costs two writes of Interrupt Signal Enable. With
@@ -206,9 +206,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Sends the phase's command: writes Argument, Transfer Mode and Command as the last step of a
-    /// start. `ends` is the interrupt status that ends the phase, `kind` the response type. CMD and
-    /// DAT are idle, so no other phase is in progress.
+    /// Sends the command of a phase: writes Argument, Transfer Mode and Command as the last step of
+    /// its start. `ends` is the interrupt status at its end, `kind` the response type. CMD and DAT
+    /// are idle, since no other command or data transfer is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;

@@ -53,7 +53,7 @@ enum What {
     /// end an open transfer, and CMD0.
     Drain(u8),
     StopToken,
-    /// Waits until the card's line is high.
+    /// Waits until the card releases its data line (no busy).
     Busy,
     Stop,
 }

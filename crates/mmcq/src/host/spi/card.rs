@@ -29,8 +29,8 @@ const PRG: u32 = 7 << 9;
 pub(super) enum Open {
     Read,
     Write,
-    /// A block of the write was refused, or its phase failed or was given up. So CMD12, and not the
-    /// stop token, ends the write [SD 7.2.4].
+    /// A write of which the card refused a block, or which failed, or which the driver gave up. So
+    /// CMD12, and not the stop token, ends the write [SD 7.2.4].
     Refused,
 }
 

@@ -35,7 +35,7 @@ const REFUSED: u8 = 0x7c;
 /// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
 
-/// The program: the sequence of byte exchanges that carries out the phase in progress.
+/// The sequence of SPI byte exchanges for the command in progress, its response and its data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub index: u8,
@@ -57,7 +57,7 @@ pub(super) struct Program {
 }
 
 enum Turn {
-    /// Continue with the next step when the started exchange has ended.
+    /// Continue the command in progress when the exchange of bytes that was started has ended.
     Go,
     /// Continue in a later call, because the exchange that was started is long: it transfers a
     /// block, or polls a slow card.

@@ -101,7 +101,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// Returns the fault that ends the phase, or `None`.
+    /// Returns the fault that ends the command or its data; `None` if there is none so far.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());

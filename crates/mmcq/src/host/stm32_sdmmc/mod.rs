@@ -73,8 +73,8 @@ pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     caps: Caps,
     active: Option<Active>,
     bus: Bus,
-    /// The reset that the data path needs because a phase with data has failed; `None` if it needs
-    /// none.
+    /// How the data path must be reset because a command with data has failed; `None` if it needs
+    /// no reset.
     failed: Option<Failed>,
     /// Last value written to the interrupt mask; `None` before the first write.
     mask: Option<u32>,

@@ -22,7 +22,7 @@ pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Status flags that were set since the start of the phase.
+    /// Status flags that were set since the command in progress started.
     pub(super) seen: u32,
     /// Whether the card was busy when the driver last read the status.
     pub(super) busy: bool,

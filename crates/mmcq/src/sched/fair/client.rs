@@ -95,7 +95,7 @@ impl Client {
         self.last_done_ns = now_ns;
     }
 
-    /// Notes that a synchronous request was cancelled.
+    /// Notes that a synchronous request of the client was cancelled, and is no longer outstanding.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
@@ -111,7 +111,8 @@ impl Client {
         self.followed < STREAM
     }
 
-    /// Returns the mean think time; `None`: not learned yet.
+    /// Returns the mean time in ns from the completion of a request until the client sends its next
+    /// one; `None`: not learned yet.
     pub(super) fn think_ns(&self) -> Option<u64> {
         (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
     }

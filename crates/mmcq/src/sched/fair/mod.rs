@@ -89,7 +89,7 @@ struct Turn {
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time in ns up to which the time of the card is already included in `used_ns`.
+    /// Time in ns up to which the turn's use of the card is already added to `used_ns`.
     counted_ns: u64,
     /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
     /// idle.
@@ -174,8 +174,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Its blocks were charged to its client as they were sent. If the charge for
-    /// the card time of the turn is larger, `end` adds the difference.
+    /// Ends the turn of a client. Each block was charged to the client when it was sent. If the
+    /// charge for the time for which the turn used the card is larger, `end` adds the difference.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);

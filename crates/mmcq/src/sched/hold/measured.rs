@@ -9,8 +9,9 @@
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// Number of decisions (to delay a start, or not) between two trials, at first. In a trial the next
-/// few decisions are the opposite of the predicted ones, so that both ways are measured.
+/// Number of decisions between two trials at the beginning; later it grows ([`SURE_MAX`]). Each
+/// decision is whether to delay a start. In a trial the next few decisions are the opposite of the
+/// predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
 /// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
 /// first. It doubles at most this often, once for each trial that begins while the measured times

@@ -59,8 +59,8 @@ const CREDIT_NS: i64 = 1_000_000;
 /// transfer. It limits what the engine loses when a client stops that has always sent its next
 /// request.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
-/// losses of delayed starts are paid.
+/// Divisor: each transfer allows the engine to lose 1/256 of the transfer's time by delayed starts.
+/// These times are added in an account, and each loss is subtracted.
 const SHARE: u64 = 256;
 /// Number of started transfers in a row that do not continue an earlier request, after which the
 /// engine stops watching clients for sequential requests.
@@ -73,7 +73,7 @@ const CUT_EVERY: u8 = 16;
 /// serve them. Otherwise the engine does not make this value, and delays no start of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    /// The requests together: direction, first block and end, and clients.
+    /// All these requests as one: direction, first block and end, and clients.
     pub run: Run,
     /// The slots of these requests.
     pub slots: SlotSet,
@@ -90,7 +90,7 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time in ns until which the start may be held back.
+    /// Latest time in ns at which the transfer starts, even if more requests are still expected.
     last_ns: u64,
     /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,

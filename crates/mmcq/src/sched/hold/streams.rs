@@ -79,8 +79,8 @@ pub(super) struct Stream {
     /// Usual time in ns from the completion of requests until their client's first new request
     /// comes, without the part that grows with the number of completed requests; 0: not known.
     first_ns: u32,
-    /// Usual longest time, in ns, between two requests in a row, when the clients send the next
-    /// requests after a group of requests was completed; 0: not known.
+    /// After a group of requests was completed, their clients send the next requests one after the
+    /// other: this is the usual longest time in ns between two of these; 0: not known.
     gap_ns: u32,
     /// Additional time in ns until the first client submits its next request, for each request of
     /// the completed group.
@@ -94,10 +94,10 @@ pub(super) struct Stream {
     /// How many times in a row the first request after a completed group came in less than half of
     /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
-    /// How many times in a row a request other than the first of its group came back in less than
-    /// half of the mean time `mean_gap_ns`.
+    /// How many times in a row the time between two new requests was less than half of
+    /// `mean_gap_ns`, after a group of requests was completed.
     gap_shorter: u8,
-    /// When the last request came.
+    /// Time in ns at which the stream's last request came.
     arrived_ns: u64,
     /// The requests that were completed last, at the same time.
     done: Group,

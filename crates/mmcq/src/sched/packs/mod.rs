@@ -55,8 +55,8 @@ pub struct PackStats {
     /// Number of packed commands whose transfer failed: all their requests were sent again, one at
     /// a time.
     pub failures: u32,
-    /// Number of packed writes with a late error for which the card named no entry: all their
-    /// writes were sent again, one at a time.
+    /// Number of packed writes whose error the card reported after their end, without naming the
+    /// entry (write) that failed. All their writes were sent again, one at a time.
     pub suspected: u32,
     /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,
@@ -91,7 +91,7 @@ pub(crate) enum Step {
     Look,
 }
 
-/// The result of the last pack's writes.
+/// Whether the result of the writes in the last packed command is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The result is known, or there are no writes.
@@ -271,7 +271,8 @@ impl Packs {
         self.step.take()
     }
 
-    /// Counts a pack with a late error for which the card named the failed entry.
+    /// Counts a packed command whose error the card reported after its end, if the card named the
+    /// entry (request) that failed.
     pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }

@@ -43,7 +43,7 @@ pub(crate) enum Why {
     Removed,
 }
 
-/// The state of the command queue engine.
+/// State of the controller's command queue engine, and of its use by mmcq's engine.
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
@@ -202,7 +202,8 @@ impl Hosted {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
 
-    /// Returns the deadline of the halt or clear that is under way.
+    /// Returns the time limit in ns of the command queue engine's halt, or of its task clear, that
+    /// is under way.
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }

@@ -126,7 +126,7 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// Limits the depth to the slots of the controller's command queue engine.
+    /// Limits the number of tasks to the slots of the controller's command queue engine.
     pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }
@@ -411,8 +411,8 @@ impl Tasks {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// Returns whether the card should be polled during the data in progress. That holds if no
-    /// waiting task is known to be ready, and the card was not polled since the data began.
+    /// Returns whether CMD13 should ask during data which tasks are ready: no waiting task is known
+    /// to be ready, and CMD13 was not sent since the data began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
@@ -523,7 +523,7 @@ impl Tasks {
         self.described = NONE;
     }
 
-    /// Counts ends that the command queue engine reported for tasks that were not rung.
+    /// Counts ends that the command queue engine reported for tasks whose doorbell was not rung.
     pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }

@@ -55,7 +55,8 @@ pub(crate) enum Step {
     Look(After),
 }
 
-/// The event that the engine waits for by CMD13, after a command that discards or switches.
+/// The change that the engine waits for by CMD13, after a command that discards tasks of the card's
+/// queue, or switches the queue on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Discard,

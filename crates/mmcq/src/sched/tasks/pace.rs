@@ -7,7 +7,7 @@
 
 /// Shortest time between polls: about as long as a poll with its interrupt takes.
 const LEAST_NS: u64 = 5_000;
-/// Longest time between polls.
+/// Longest time in ns between two polls for ready tasks of the card's queue.
 const MOST_NS: u64 = 200_000;
 /// Number of tasks in the card's queue that keep the card busy while a ready task waits for its
 /// execution.

@@ -55,7 +55,7 @@ impl fmt::Display for Demotion {
 pub struct TaskStats {
     /// Number of tasks announced to the card (CMD44 and CMD45).
     pub announced: u32,
-    /// Number of tasks executed (CMD46, CMD47).
+    /// Number of tasks whose data the card was told to transfer (CMD46 and CMD47).
     pub executed: u32,
     /// Number of times that the engine polled the card for ready tasks.
     pub asked: u32,

@@ -171,7 +171,7 @@ pub(super) struct LoomHost {
     /// Whether the interrupt line falls when its cause is cleared; otherwise the interrupt
     /// controller stores the interrupt.
     pub level: bool,
-    /// The memory that the controller's DMA touches; other code may touch it only while no phase
+    /// The memory that the controller's DMA touches. Other code may touch it only while no transfer
     /// runs.
     pub memory: Arc<Watched<u32>>,
     /// Number of card interrupts that are still to come.

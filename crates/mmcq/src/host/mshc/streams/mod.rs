@@ -1,4 +1,5 @@
-//! Transfers that stay open on DesignWare's controller.
+//! Transfers that stay open on DesignWare's controller: the next request continues such a transfer
+//! without a new command.
 //!
 // Read first: `ring.rs` (reads). This text explains carriers (writes).
 //!
@@ -99,7 +100,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     open: Option<Open>,
     /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
     run: Option<Run>,
-    /// Kind of the phase in progress, if the wrapped driver executes it as an ordinary phase.
+    /// Kind of the command in progress, if the wrapped driver executes it in the ordinary way and
+    /// not as part of an open transfer.
     plain: Plain,
     /// The result of a write whose data have ended, kept while the card is still busy; `None` if no
     /// such write is in progress.

@@ -49,7 +49,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Returns whether the read can be continued.
+    /// Returns whether the open read can be continued: the controller has not ended its data.
     pub(super) fn goes_on(&self) -> bool {
         !self.over
     }

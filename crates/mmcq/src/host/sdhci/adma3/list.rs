@@ -100,7 +100,8 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         }
     }
 
-    /// Returns the bus address of transfer `place`.
+    /// Returns the bus address of the command descriptor of transfer number `place`; the list
+    /// begins at the address `bus`.
     fn transfer_at(bus: u64, place: usize) -> u64 {
         bus.wrapping_add((Self::TRANSFERS_AT + place * Self::EACH) as u64)
     }

@@ -1,4 +1,5 @@
-//! Transfers that stay open on an SDHCI, by two methods.
+//! Transfers that stay open on an SDHCI, by two methods: the next request continues such a transfer
+//! without a new command.
 //!
 // Read first: `stops.rs` (data that stop at a memory boundary). This page explains the carrier.
 //!
@@ -43,7 +44,7 @@ const SEND_STATUS: u8 = 13;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
-    /// No write stays open: each write is closed.
+    /// No write stays open: each write ends with its request.
     #[default]
     No,
     /// SDMA stops at boundaries, and each request ends at a block gap. Only a write whose memory
@@ -103,11 +104,11 @@ enum Open {
     Ended,
 }
 
-/// What a phase that the wrapped driver executes does for an open transfer.
+/// What a command that the wrapped driver executes in the ordinary way is for an open transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// The phase sends CMD12.
+    /// The command is a CMD12.
     Stop,
     /// The phase sends CMD13.
     Status,
