@@ -415,7 +415,7 @@ impl Shared {
         }
     }
 
-    /// Wakes fio's helper, so that it checks whether fio's main thread wants it to end.
+    /// Wakes fio's helper thread, so that it checks whether fio's main thread wants it to end.
     pub fn look(&self) {
         self.wake(self.of(self.jobs, Of::Released));
     }

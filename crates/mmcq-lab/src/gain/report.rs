@@ -45,7 +45,8 @@ const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
 impl Answer {
-    /// Returns the rows of a cell's table.
+    /// Returns the rows of the table of one cell (one load with one size and depth), one row for
+    /// each setting.
     fn rows(&self, cell: &Cell) -> Vec<[String; 9]> {
         let row = |(at, gain): (usize, &Gain)| {
             let is_first = at == 0;

@@ -87,7 +87,8 @@ impl Sweep {
         notes
     }
 
-    /// Returns the scene of a point: board, card, setting, seed and changes.
+    /// Returns board, card, setting, seed and changes of one run of the sweep; `point` is the
+    /// number of the run's combination of values.
     fn scene(&self, point: usize) -> Result<Scene, String> {
         let mut scene = self.scene.clone();
         for (key, value) in self.grid.point(point) {

@@ -60,8 +60,8 @@ const PIN_BLOCKS: u32 = 1024;
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {
-    /// Returns the CPU time in ns that a job needs before it can submit this I/O; 0 for an I/O of
-    /// at most 1 MiB.
+    /// Returns the CPU time in ns that a job needs to pin the memory of this I/O before it submits
+    /// it; 0 for an I/O of at most 1 MiB.
     pub(super) fn pin(&self, io: &Io) -> u64 {
         if io.blocks <= PIN_FREE_BLOCKS { 0 } else { self.pin_ns * u64::from(io.blocks.div_ceil(PIN_BLOCKS)) }
     }

@@ -125,8 +125,8 @@ impl<const N: usize> Batch<N> {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// Removes all requests from the batch: no transfer is in progress, and other requests may use
-    /// the slots.
+    /// Removes all requests from the batch. The caller does this when no transfer is in progress;
+    /// afterwards other requests may use the slots.
     pub fn forget(&mut self) {
         self.count = 0;
     }

@@ -39,7 +39,7 @@ const INCIDENT: u32 = 1 << 5;
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
-/// A control request (neither a read nor a write) has the bus.
+/// Set while a control request (a request that is neither a read nor a write) has the bus.
 const CONTROL: u32 = 1 << 8;
 /// A command to an I/O function waits.
 const IO: u32 = 1 << 9;

@@ -310,7 +310,7 @@ pub enum Error {
     },
     /// The buffer is shorter than the data.
     Buffer {
-        /// Bytes that the request needs.
+        /// Number of bytes that the data of the request have.
         needed: u32,
         /// Bytes that the buffer has.
         given: u32,

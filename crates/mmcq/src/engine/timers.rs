@@ -414,8 +414,8 @@ impl Timers {
         now_ns >= self.presence_ns
     }
 
-    /// Takes the permission for a power cycle of the card. If it is given, the next power cycle is
-    /// allowed after `pause_ns`.
+    /// Returns whether a power cycle of the card is allowed now. If it is, the caller does it, and
+    /// the next one is allowed after `pause_ns`.
     #[inline(always)]
     pub fn take_cycle(&mut self, now_ns: u64, pause_ns: u64) -> bool {
         let may = now_ns >= self.cycle_ns;

@@ -66,8 +66,8 @@ pub enum Strike {
     /// commands (E8, `acmd_crc`). `Gone` is a controller without a clock for a moment (E15,
     /// `mmio_dead`).
     Failed(Cause, Stage),
-    /// At the end of a phase with an R1: these bits are set in the R1 (A5, `cmd_illegal`; D1,
-    /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
+    /// At the end of a [`Phase`] whose response is an R1: these bits are set in the R1 (faults A5,
+    /// `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
     /// At an end: the end is held back until the engine has polled the driver this many more times.
     /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With a large

@@ -33,8 +33,8 @@ pub struct Test {
     form: Form,
 }
 
-/// A method of open transfers that is tested by itself, its name in the report, and the direction
-/// of its data.
+/// Part of the report about one method by which open transfers work ([`Way`]): the method, its name
+/// in the report, and the direction of its data.
 type Part = (Way, &'static str, Direction);
 
 const READS: Part = (Way::Reads, "reads by stops", Direction::Read);

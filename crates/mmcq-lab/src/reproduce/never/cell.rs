@@ -129,7 +129,7 @@ impl Cell {
         })
     }
 
-    /// Returns the cell's board, with the wake-up times of the cell.
+    /// Returns the board of this case, with all three wake-up times set to the case's `wake_us`.
     pub fn platform(&self) -> Result<Platform, PlatformError> {
         let changes = ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", self.wake_us));
         Platform::load_with(self.place.platform, &changes)

@@ -52,7 +52,7 @@ pub enum ServiceRequest {
     Dismissed,
 }
 
-/// State of the engine's requests for help.
+/// State of the engine's requests to the supervisor, which sends commands for recovery and upkeep.
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,

@@ -82,7 +82,8 @@ impl Active {
         }
     }
 
-    /// Returns the raw status bits that must be set before the phase has ended.
+    /// Returns the bits of the raw interrupt status register that must all be set before the phase
+    /// (a command with its data) has ended.
     pub(super) fn needs(&self) -> u32 {
         let data = match self.work {
             // For CMD11 the controller reports no end of the command.

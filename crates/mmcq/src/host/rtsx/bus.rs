@@ -90,7 +90,8 @@ impl Script {
         self.push(Act::Pause(ns));
     }
 
-    /// Inverts these bits in the value of the next step if that step is a write.
+    /// Inverts these bits in the value that the script's next step writes; changes nothing if that
+    /// step is no write.
     fn invert_next(&mut self, bits: u8) {
         if let Some(Act::Write(word)) = self.acts.get_mut(self.next) {
             *word ^= u32::from(bits);

@@ -160,7 +160,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
-    /// Resets the CMD circuit; its status bits belong to no phase from now on.
+    /// Resets the CMD circuit, and clears the status bits of the command, which was sent during a
+    /// data transfer. If the controller may still send an automatic CMD12, the reset follows after
+    /// the data.
     pub(super) fn reset_concurrent(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);

@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (a command with its data): checks whether the controller can execute it, and
+//! writes the registers.
 
 use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};

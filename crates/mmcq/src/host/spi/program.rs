@@ -157,7 +157,7 @@ impl Program {
         }
     }
 
-    /// Starts the first exchange; [`run`](Self::run) continues the program when it has ended.
+    /// Starts the program's first exchange on the SPI bus; [`run`](Self::run) continues it.
     pub fn begin<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) {
         // No first step of a program ends or fails before an exchange.
         let _ = self.step(line, segments);

@@ -55,8 +55,8 @@ use ways::{Loop, Ways};
 
 /// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account that pays for holds, in multiples of the fixed time of a
-/// transfer. It limits what the engine loses when a client stops that has always sent its next
+/// Largest balance of the account of time that may be lost by delaying starts, in multiples of the
+/// fixed time of a transfer. It limits the loss when a client stops that has always sent its next
 /// request.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the

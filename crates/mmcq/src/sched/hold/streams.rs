@@ -41,7 +41,8 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
+    /// Returns the part of these contiguous requests from block `lba` on. The number of its
+    /// requests is estimated from the number of its blocks.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -118,8 +119,8 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first request of a completed group comes back, as a straight line over the
-    /// group's size: a submitter may handle all completions before it sends the next request.
+    /// Time from the completion of a group of requests until the submitter sends the next request,
+    /// as a straight line over the group's size: a submitter may handle all completions first.
     pauses: Costs,
     /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
     /// is in progress.

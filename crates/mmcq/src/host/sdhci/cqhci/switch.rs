@@ -222,8 +222,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if empty { Ok(()) } else { Err(QueueError::Buffer) }
     }
 
-    /// Gives the bus lines to the engine. Of the SD controller's interrupts, only errors and the
-    /// events that belong to no phase stay enabled.
+    /// Gives the bus lines to the command queue engine. Of the SD controller's interrupts, only
+    /// errors and those that do not belong to a command or its data (such as the card's interrupt)
+    /// stay enabled.
     fn take_lines(&mut self) {
         let host = &mut self.host;
         host.idle = false;
