@@ -188,9 +188,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// Number of ordinary calls of the driver between two groups of further calls, which may come
-    /// at any time (`Meddled`); 0: there are no further calls. SDHCI controllers, card readers and
-    /// SPI buses get none.
+    /// If it is not 0, the driver also gets calls that may come at any time, in groups
+    /// ([`Meddled`]), and this is the number of the engine's calls between two groups. 0: none of
+    /// these calls. SDHCI controllers, card readers and SPI buses get none.
     pub meddles: u16,
     /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,

@@ -83,7 +83,7 @@ impl<H: Host> Raw<H> {
     }
 
     /// Handles a timer that has expired, if it is a timer of this port. Returns the completion of
-    /// the phase if the phase has ended.
+    /// the command (with its data) that was in progress, if it has ended.
     pub fn timer(&mut self, sys: &mut System, number: u64) -> Option<Completion> {
         if number != TIMERS + self.timer {
             return None;

@@ -160,7 +160,8 @@ impl Sweep {
         Ok(row)
     }
 
-    /// Returns the names of all columns of the rows.
+    /// Returns the names of all columns in the rows of the sweep: first those that describe the
+    /// run, then those of the measured figures.
     pub fn names(&self) -> Vec<String> {
         let begin = self.begin(0).unwrap_or_default();
         begin.into_iter().map(|(name, _)| name).chain(row::measures()).collect()

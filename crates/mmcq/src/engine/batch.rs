@@ -119,7 +119,7 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// Returns the slot of the first member. The caller knows that the batch has one.
+    /// Returns the slot of the batch's first request. The caller knows that the batch has one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)

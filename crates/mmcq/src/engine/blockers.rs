@@ -87,7 +87,8 @@ const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
 /// Causes that stop the fast path.
 const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
-/// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
+/// Causes that stop the card's command queue. While the queue is on, they also stop a flush of the
+/// card's cache.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;

@@ -202,7 +202,7 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// Returns which step of the present request, one of several steps, is in progress.
+    /// Returns which step of the request in progress runs now, if the request is executed in steps.
     pub fn step(&self) -> Step {
         self.step
     }

@@ -55,7 +55,7 @@ pub enum Kind {
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase, in nanoseconds.
+        /// Longest time for the command, its data and busy, in nanoseconds.
         timeout_ns: u64,
         /// Whether the client will submit its next step as soon as this one is done. Then no memory
         /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).

@@ -26,7 +26,7 @@ pub(super) struct Timers {
     /// Time at which the engine must be called for the stage in progress, for example to poll the
     /// card.
     wake_ns: u64,
-    /// Time at which the engine gives up the phase in progress.
+    /// Time in ns at which the engine gives up waiting for the command or pause in progress.
     limit_ns: u64,
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
@@ -178,7 +178,8 @@ impl Timers {
     }
 }
 
-/// Deadlines of what runs at the same time as the phase, or lasts longer.
+/// Deadlines that are independent of the command in progress and its data: of a command during
+/// data, of a poll for an I/O function, and others.
 impl Timers {
     pub fn concurrent_at(&mut self, at_ns: u64) {
         self.concurrent_ns = at_ns;
@@ -245,8 +246,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Sets the engine's next wake-up to the end of the time for which the bus is reserved for a
-    /// chain of I/O phases. Returns false if the bus is not reserved.
+    /// Sets the engine's next wake-up to the end of the time for which the bus is reserved for the
+    /// next command of an I/O function. Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {

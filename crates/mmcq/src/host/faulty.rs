@@ -35,7 +35,7 @@ use core::ops::Range;
 /// The kinds of calls at which a fault can be injected. Each kind counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The engine starts a phase.
+    /// The engine starts a [`Phase`] (a command with its data and busy).
     Start,
     /// The driver reports the end of a phase, and a fault can change that report.
     End,
@@ -146,7 +146,7 @@ pub struct Faulty<H, const M: usize> {
     phase: Option<Phase>,
     /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
     unsent: bool,
-    /// The end of a phase that is held back, with the number of polls until it is reported.
+    /// The end of a [`Phase`] that a fault holds back, and after how many polls it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
     /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
     /// mask.

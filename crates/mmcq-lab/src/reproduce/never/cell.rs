@@ -135,9 +135,10 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the board on which waking a job's thread (`job_wake`) takes the cell's `wake_us`.
-    /// The costs `wake` and `hop` change by as much as `job_wake`, but are at least 0. (`platform`
-    /// instead sets all three costs to `wake_us`.)
+    /// Returns the board on which waking a job's thread (the cost `job_wake`) takes `wake_us` of
+    /// this cell (combination of board, card and load). The costs `wake` and `hop` change by as
+    /// much as `job_wake`, but are at least 0. (`platform` instead sets all three costs to
+    /// `wake_us`.)
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);

@@ -194,8 +194,9 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
-    /// which it is longest compared with Linux's.
+    /// Returns the 99th percentile of mmcq's latency in us. If mmcq and Linux are compared in
+    /// several groups of settings, takes the group in which mmcq's latency is longest in proportion
+    /// to Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }

@@ -78,7 +78,7 @@ impl fmt::Display for StreamOutcome {
     }
 }
 
-/// The result of a case.
+/// The result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamResult {

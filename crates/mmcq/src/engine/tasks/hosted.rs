@@ -153,7 +153,7 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     /// Switches the controller's command queue engine off if it has no task. Returns true if the
-    /// lines are then free for a phase of the driver.
+    /// driver can then use the bus lines for a command of its own.
     #[inline(always)]
     pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
         self.park(bus);

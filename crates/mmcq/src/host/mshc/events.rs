@@ -57,7 +57,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         events
     }
 
-    /// Masks the interrupts when no phase is in progress. Returns whether there was one.
+    /// Masks all interrupts if one is raised; called when the controller executes no command.
+    /// Returns whether an interrupt was raised.
     fn silence(&mut self) -> bool {
         let raw = self.regs.read32(L::AT.raw);
         let interrupts = raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0);

@@ -43,7 +43,7 @@ pub(super) struct Active {
     pub(super) right: bool,
 }
 
-/// How a phase transfers data.
+/// How a phase (a command with its data) transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The phase has no data.

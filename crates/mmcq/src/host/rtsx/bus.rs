@@ -140,7 +140,7 @@ enum Wait {
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },
-    /// The next call has come, which begins a wait of this many nanoseconds. The wait does not
+    /// The driver is called again. Only then a wait of this many nanoseconds begins. It does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
     /// than the writes.
     Rest(u32),

@@ -143,7 +143,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Continues the phase in progress; returns its result if it has ended.
+    /// Continues the phase (a command with its data and busy) in progress; returns its result if it
+    /// has ended.
     fn advance(
         &mut self,
         active: &mut Active,

@@ -16,7 +16,7 @@ pub(super) const COMMAND_ERRORS: u32 = COMMAND_CRC_FAIL | COMMAND_TIMEOUT;
 /// Status flags that report an error of data.
 pub(super) const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | DMA_ERROR;
 
-/// The phase that is in progress.
+/// The phase (a command with its data or busy) that the controller executes now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,

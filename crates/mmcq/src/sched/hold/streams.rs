@@ -264,10 +264,10 @@ impl Stream {
         }
     }
 
-    /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
-    /// of the requests came before the last completion. Requests that come too soon after the last
-    /// completion belong to the group before it, if some requests of that group have not come back
-    /// yet.
+    /// Returns the group of completed requests that the client has replaced by the new requests
+    /// which came at `came_ns`. `earlier`: how many of them came before the last completion.
+    /// Requests that come too soon after the last completion replace those of the group before it,
+    /// if some requests of that group have not been replaced yet.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;

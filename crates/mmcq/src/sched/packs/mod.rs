@@ -94,7 +94,7 @@ pub(crate) enum Step {
 /// The result of the last pack's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The result is known, or there are no writes.
+    /// The result of the last packed writes is known, or there were none.
     Known,
     /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
@@ -228,7 +228,7 @@ impl Packs {
         self.entries.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether an entry overlaps these blocks.
+    /// Returns whether one of the collected transfers (entries) overlaps these blocks.
     pub(crate) fn meets(&self, start: u64, end: u64) -> bool {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
