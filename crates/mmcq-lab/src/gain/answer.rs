@@ -20,8 +20,8 @@ pub struct Point {
     pub mib_s: f64,
     /// Number of requests per second.
     pub iops: f64,
-    /// 99th percentile of the requests' latency in ns, for mixed loads of the slower direction;
-    /// with a durable load, that of the flushes.
+    /// 99th percentile of the latency in ns: of the requests; with a mixed load, of the requests of
+    /// the slower direction; with a durable load, of the flushes.
     pub p99_ns: u64,
     /// Share of the time of all CPU cores in which they work, 0 to 1.
     pub cpu_share: f64,

@@ -12,7 +12,7 @@ use mmcq::task::Stack;
 /// from 0.
 const TIMERS: u64 = 1 << 63;
 
-/// Sender of raw phases through mmcq's engine.
+/// Sends single commands, each with its data and busy ([`Kind::Raw`]), through mmcq's engine.
 pub struct Raw<H: Host> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), 1>,

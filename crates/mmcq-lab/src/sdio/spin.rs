@@ -29,7 +29,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// All ways to wait, in the order of the tables.
+    /// All ways to wait, in the order in which the tables of results list them.
     pub const ALL: [Wait; 5] =
         [Wait::Spin, Wait::Interrupt, Wait::Thread, Wait::PolicyInterrupt, Wait::PolicyThread];
 

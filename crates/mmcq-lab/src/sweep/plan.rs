@@ -167,7 +167,8 @@ impl Sweep {
         begin.into_iter().map(|(name, _)| name).chain(row::measures()).collect()
     }
 
-    /// Runs a point. A point that cannot run has a row that says why.
+    /// Runs the load at one point of the sweep (a combination of values), and returns its rows. A
+    /// point that cannot run has a row that says why.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.

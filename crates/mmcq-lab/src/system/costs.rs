@@ -54,7 +54,8 @@ pub struct Costs {
     pub depth: SleepDepth,
 }
 
-/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`].
+/// Number of blocks of an I/O for each of which, also if it is only begun, a job needs
+/// [`Costs::pin_ns`].
 const PIN_BLOCKS: u32 = 1024;
 /// Largest number of blocks of an I/O for which a job does not need [`Costs::pin_ns`].
 const PIN_FREE_BLOCKS: u32 = 2048;

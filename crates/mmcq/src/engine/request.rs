@@ -41,7 +41,7 @@ pub enum Kind {
     Raw {
         /// A command sent directly before (CMD55). If it fails, the request fails with its error.
         prefix: Option<Command>,
-        /// The phase; its data use the request's buffer.
+        /// The command with its data and busy; the data use the request's buffer.
         phase: Phase,
         /// Longest time for the phase, in nanoseconds.
         timeout_ns: u64,

@@ -338,8 +338,8 @@ impl Streams {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// Drops the measurements in progress: after a failed phase, their times would not be the usual
-    /// ones of the card.
+    /// Drops the time measurements in progress. The caller does so after a failed command, whose
+    /// times are not usual for the card.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }

@@ -3,7 +3,8 @@
 //! The rest of the engine sets deadlines, and checks whether their time has come. Only
 //! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
 //! engine is idle (an open or delayed transfer, a chain, memory that a controller still uses). Such
-//! a deadline has no effect until a call makes it the wake-up time of the stage.
+//! a deadline has no effect until a call makes it the wake-up time of the stage. The *stage* is
+//! what the engine waits for: a command with its data, the end of busy, or a pause.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
@@ -39,7 +40,7 @@ pub(super) struct Timers {
     /// When the stack's alarm rings. At the end of each call of the engine it is not later than the
     /// next deadline.
     alarm_ns: u64,
-    /// Until when an open transfer waits for a request.
+    /// Time in ns until which a transfer stays open without a request that continues it.
     hold_ns: u64,
     /// Time until which the bus is reserved for the next command of an I/O function whose client
     /// announced one; 0: the bus is not reserved.
@@ -61,7 +62,8 @@ pub(super) struct Timers {
     cycle_ns: u64,
 }
 
-/// Deadlines of the stage in progress.
+/// Deadlines of the stage in progress: the command with its data, the busy or the pause for which
+/// the engine waits.
 impl Timers {
     /// Makes the timers without any deadline. This is a function, because a constant would be
     /// copied into the firmware image.

@@ -144,7 +144,8 @@ pub struct Faulty<H, const M: usize> {
     last: Option<Struck>,
     /// The phase in progress, or the last phase.
     phase: Option<Phase>,
-    /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
+    /// Whether [`Strike::Unsent`] has prevented that the wrapped driver gets the command in
+    /// progress.
     unsent: bool,
     /// The end of a [`Phase`] that a fault holds back, and after how many polls it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
@@ -267,7 +268,8 @@ impl<H, const M: usize> Faulty<H, M> {
         Some(strike)
     }
 
-    /// Forgets the phase in progress, because the engine has given it up or begins another phase.
+    /// Forgets the fault on the command in progress, because the engine has given that command up
+    /// or begins another one.
     fn forget(&mut self) {
         self.unsent = false;
         self.kept = None;

@@ -183,7 +183,7 @@ impl Cell {
         Ok(workers)
     }
 
-    /// Returns the cell as a fio job, for a run of the shortest length that gives a steady rate,
+    /// Returns the case as a fio job, for a run of the shortest length that gives a steady rate,
     /// multiplied by `times`. A job that pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =

@@ -1,5 +1,5 @@
-//! A phase as a program, that is, a sequence of exchanges: the end of each exchange selects the
-//! next one.
+//! A phase (a command with its data and busy) as a program, that is, a sequence of exchanges of
+//! bytes on the SPI bus: the end of each exchange selects the next one.
 
 use super::blocks::Blocks;
 use super::card::{Card, Open};
