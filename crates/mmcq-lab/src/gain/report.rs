@@ -20,13 +20,14 @@ fn signed(percent: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// Returns the interval of a gain as text, such as `+8.1 to +13.0 %`.
+/// Returns the interval of a setting's gain over the first setting as text, such as `+8.1 to +13.0
+/// %`.
 fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the name of the value whose uncertainty changes the gain most: the last part of its key.
-/// A mark follows if the value is only assumed (`prior`).
+/// Returns the name of the value whose uncertainty changes the setting's gain over the first
+/// setting most: the last part of its key. A mark follows if the value is only assumed (`prior`).
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };

@@ -149,9 +149,9 @@ impl Losses {
     }
 
     /// Returns the number of connections that lost writes, and to which no refusal that reports
-    /// this has been written. If such a connection closes before it is known to have read its
-    /// refusal, the next new connection gets the refusal in its place (the heir). It counts until
-    /// then.
+    /// this has been written. A connection may close before it is known to have read its refusal.
+    /// Then it still counts, until the next new connection (the heir) gets the refusal in its
+    /// place.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);

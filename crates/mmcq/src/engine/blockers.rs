@@ -47,7 +47,7 @@ const IO: u32 = 1 << 9;
 const CONCURRENT: u32 = 1 << 10;
 /// An I/O function's data transfer runs, or a function requests attention.
 const FUNCTION: u32 = 1 << 11;
-/// A chain of phases to an I/O function reserves the bus for its next step.
+/// The bus is reserved for the next of several commands to an I/O function that belong together.
 const CHAINED: u32 = 1 << 12;
 /// Another partition of an eMMC than the user area is selected, or may be selected.
 const AREA: u32 = 1 << 13;
@@ -318,8 +318,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Returns whether a new request may take the fast path. `queues`: the request only waits in
-    /// the queue; otherwise it starts at once.
+    /// Returns whether a new request may take the fast path (without the checks for special cases).
+    /// `queues`: the request only waits in the queue; otherwise it starts at once.
     #[inline(always)]
     pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.blockers.word {

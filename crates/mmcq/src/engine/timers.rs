@@ -92,7 +92,8 @@ impl Timers {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
     }
 
-    /// Sets the time in ns at which the engine gives up the phase in progress.
+    /// Sets the time in ns at which the engine gives up the command (with its data and busy) in
+    /// progress.
     #[inline(always)]
     pub fn give_up_at(&mut self, at_ns: u64) {
         self.limit_ns = at_ns;
@@ -387,8 +388,9 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// Sets the time at which the stopped engine wakes up: when the wait for help ends (if
-    /// `awaited`), or when the card's presence is stable, whichever is first.
+    /// Sets the time at which the stopped engine wakes up, whichever is first: when the
+    /// supervisor's answer to a request for help is overdue (if `awaited`), or when the card's
+    /// presence is stable.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };

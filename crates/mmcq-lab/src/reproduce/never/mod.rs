@@ -106,7 +106,8 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
+/// Values of each parameter (board, size, depth, and so on). The sweep runs every combination of
+/// these values, called a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Boards on which the cells run, each with a card and the settings of Linux.

@@ -54,7 +54,7 @@ const INCIDENT_NS: u64 = 12_000_000_000;
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
-/// How many times one incident repeats a tuning that a reset of the controller has lost.
+/// How many times recovery from one failure repeats a tuning that a controller reset has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;

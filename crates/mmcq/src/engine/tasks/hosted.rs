@@ -200,7 +200,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides what the queue engine does next. No phase is in progress.
+    /// Decides what the command queue engine does next. Called while no command of the driver is in
+    /// progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());

@@ -94,9 +94,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.fast_end = NEVER;
     }
 
-    /// Returns the saved response of a phase during which a command was sent; 0 for other phases,
-    /// whose response is in the registers. If the controller is gone, the result may be all ones,
-    /// as its registers are.
+    /// Returns the saved response of a data command during whose data another command was sent; 0
+    /// for all other commands, whose response is in the registers. If the controller is gone, the
+    /// result may be all ones, as its registers are.
     pub(super) fn kept_response(&self) -> u32 {
         match &self.concurrent {
             Some(_) if self.present_state().is_none() => u32::MAX,

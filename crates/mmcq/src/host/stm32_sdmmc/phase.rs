@@ -81,7 +81,8 @@ impl Active {
         self.command_good() | more
     }
 
-    /// Returns the flags that must interrupt so that the phase continues.
+    /// Returns the flags that must raise the interrupt, because the command in progress waits for
+    /// them.
     pub(super) const fn wanted(&self) -> u32 {
         if matches!(self.work, Work::TuneEnds) {
             return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;

@@ -143,7 +143,7 @@ pub struct Hold {
     /// Age number of the oldest request that later requests have overtaken, and the number of
     /// blocks of those later requests.
     passed: (u32, u32),
-    /// When the transfer in progress began.
+    /// Time in ns at which the transfer in progress began.
     began_ns: u64,
     /// When the last transfer ended.
     free_ns: u64,

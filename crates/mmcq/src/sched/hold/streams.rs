@@ -9,8 +9,8 @@ const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row. If the next request of a stream has come this often within half of the
-/// mean time, the stream counts as faster: the new time replaces the mean.
+/// Number of requests in a row after which a stream counts as faster: if each of them came within
+/// half of the mean time, the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -435,8 +435,10 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Notes that the engine gives up its wait for the missing requests of a stream, of which
-    /// `waiting` requests wait. Returns true if some were missing.
+    /// Notes that the engine no longer waits for further requests of the stream whose last request
+    /// ends before block `end`. `waiting`: number of its requests that wait in the engine. Returns
+    /// true if the stream usually has more requests in flight than these, so that some were
+    /// missing.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

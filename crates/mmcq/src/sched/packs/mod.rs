@@ -199,8 +199,8 @@ impl Packs {
         self.pays.begin(direction, packed, requests, now_ns);
     }
 
-    /// Clears the time when the last pack began: something else begins now, so the pack's time is
-    /// not known.
+    /// Clears the time at which the last packed command began: something else begins now, so the
+    /// time of the packed command cannot be measured.
     pub(crate) fn reset_timing(&mut self) {
         self.pays.reset_timing();
     }
