@@ -52,7 +52,7 @@ pub enum Error {
     /// An IOMMU protects the machine, but the options ask to work without one.
     #[error("{address}: behind an IOMMU; expected no --noiommu")]
     Protected {
-        /// The device's address.
+        /// PCI address of the device.
         address: Address,
     },
     /// The user has no permission to open a file.

@@ -20,8 +20,8 @@ fn signed(percent: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// Returns the interval of a setting's gain over the first setting as text, such as `+8.1 to +13.0
-/// %`.
+/// Returns as text the interval of a setting's gain over the first setting, such as
+/// `+8.1 to +13.0 %`.
 fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
@@ -46,8 +46,8 @@ const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
 impl Answer {
-    /// Returns the rows of the table of one cell (one load with one size and depth), one row for
-    /// each setting.
+    /// Returns the rows of the table of one cell (one load at one queue depth), one row for each
+    /// setting.
     fn rows(&self, cell: &Cell) -> Vec<[String; 9]> {
         let row = |(at, gain): (usize, &Gain)| {
             let is_first = at == 0;

@@ -123,7 +123,7 @@ impl Chain {
         }
     }
 
-    /// Maps DMA memory for the data of the phase.
+    /// Maps DMA memory for the data of the command that `phase` describes.
     fn map(&mut self, phase: &Phase) {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();

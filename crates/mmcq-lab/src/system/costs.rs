@@ -46,8 +46,8 @@ pub struct Costs {
     /// Time in ns after a CMD12 that closes an open transfer: the host driver's pause, and the
     /// flush of the controller's buffer.
     pub close_ns: u64,
-    /// Time in ns that a job needs before it submits an I/O of more than 1 MiB, for each started
-    /// 512 KiB.
+    /// Time in ns that a job needs to pin the memory of an I/O of more than 1 MiB before it submits
+    /// it, for each started 512 KiB.
     pub pin_ns: u64,
     /// Extra time to wake a job that has slept for long, since its core is then in a deeper idle
     /// state.

@@ -27,7 +27,7 @@ pub(super) struct Batch<const N: usize> {
     segments: [Segment; N],
 }
 
-/// The limits of one transfer.
+/// The limits of one transfer: how many blocks and memory segments it may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub blocks: u32,

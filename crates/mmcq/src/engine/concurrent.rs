@@ -101,8 +101,8 @@ impl<E> Concurrent<E> {
     }
 }
 
-/// Returns whether this phase may be sent during data: it is a CMD52 that does not abort, reset or
-/// change the bus.
+/// Returns whether the command that `phase` describes may be sent during the data of another: it is
+/// a CMD52 that does not abort, reset or change the bus.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);

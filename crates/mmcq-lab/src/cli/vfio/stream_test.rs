@@ -1,4 +1,5 @@
-//! `mmcq vfio ... stream-test`: tests open transfers on a real card reader.
+//! `mmcq vfio ... stream-test`: tests open transfers on a real card reader. An open transfer does
+//! not end with its request: the next request continues it.
 
 use super::{Way, info, inside, run};
 use crate::cli::form::Form;

@@ -73,7 +73,8 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Stores this error as the answer to each queued or active write of which some blocks were
-    /// already transferred. Returns false if there is no such write.
+    /// already transferred. The write ends with this answer when its place in the queue is reached.
+    /// Returns false if there is no such write.
     #[cold]
     pub fn fail_begun_writes(&mut self, error: Error) -> bool {
         let mut found = false;

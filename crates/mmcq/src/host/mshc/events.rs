@@ -293,7 +293,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Returns the command's response, if the controller has not overwritten it, and the R1 of the
-    /// automatic CMD12, if the phase had one.
+    /// automatic CMD12, if the controller sent one.
     fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
         let response = self.response(active.resp);
         if !active.stops {

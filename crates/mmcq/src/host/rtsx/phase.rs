@@ -233,7 +233,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Adds the operations that clear the state left by the last phase or bus operation.
+/// Adds the operations that clear the state left by the last command or bus operation.
 fn prepare(list: &mut List<'_>, state: &Condition) {
     if state.uncleared {
         list.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);

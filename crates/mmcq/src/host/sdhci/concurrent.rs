@@ -22,8 +22,8 @@ const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 /// State of the commands that are sent during a phase's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
-    /// Response to the phase's own command, if it is a short one (32 bits). A command during the
-    /// data overwrites the response register.
+    /// Response to the data command in progress, if it is a short one (32 bits). Another command
+    /// during the data overwrites the response register.
     response: u32,
     line: Line,
 }
@@ -79,8 +79,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Saves the response of the phase in progress and acknowledges its Command Complete. Called
-    /// before the first other command is sent during the phase's data, which would overwrite that
+    /// Saves the response of the data command in progress and acknowledges its Command Complete.
+    /// Called before the first other command is sent during the data, which would overwrite that
     /// response.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {

@@ -89,7 +89,7 @@ impl Work {
         }
     }
 
-    /// Returns the interrupts that the phase enables.
+    /// Returns the interrupts that the driver enables for the command in progress and its data.
     const fn signal(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,

@@ -62,7 +62,7 @@ enum Turn {
     /// Continue in a later call, because the exchange that was started is long: it transfers a
     /// block, or polls a slow card.
     Later,
-    /// The phase has ended.
+    /// The end of the program: the command with its data has ended.
     End,
 }
 

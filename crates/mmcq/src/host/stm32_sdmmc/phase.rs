@@ -43,7 +43,7 @@ pub(super) enum Work {
     Dma(Direction),
     /// The data go through the bounce buffer.
     Bounce(Direction),
-    /// The phase reads a tuning block, which stays in the bounce buffer.
+    /// The command reads a tuning block, which stays in the bounce buffer.
     Tune,
     /// The tuning block was bad, and a CMD12 resets the data path.
     TuneEnds,
@@ -66,7 +66,7 @@ impl Active {
         if matches!(self.resp, Resp::None) { COMMAND_SENT } else { RESPONSE_END }
     }
 
-    /// Returns whether the card may be busy after the phase.
+    /// Returns whether the card may be busy after the command and its data.
     pub(super) const fn may_be_busy(&self) -> bool {
         matches!(self.resp, Resp::R1b) || self.work.writes()
     }

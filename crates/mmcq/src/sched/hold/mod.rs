@@ -346,7 +346,8 @@ impl Hold {
         }
     }
 
-    /// Notes that a transfer begins.
+    /// Notes that the transfer of these contiguous requests begins, so that its times can be
+    /// measured.
     pub(crate) fn note_start(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
         (self.began_ns, self.told) = (now_ns, false);

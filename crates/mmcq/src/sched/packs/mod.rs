@@ -149,7 +149,8 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// Forgets the pack and its limits: there is no card any more, or it will be brought up again.
+    /// Forgets the transfers collected for a packed command, and the limits of such commands: there
+    /// is no card any more, or it will be brought up again.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
