@@ -464,7 +464,8 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Calls [`aligned`] for the controller and card of `stack`. Takes the stack's lock for that.
+/// Returns whether memory at `start` has the alignment that the controller of `stack` needs for
+/// data of this direction (see [`aligned`]). Takes the stack's lock for that.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     stack.with(|engine| aligned(engine.caps(), engine.card_params().is_some(), start, direction))
 }

@@ -37,7 +37,8 @@ pub struct mmcq_io_request {
     pub context: *mut c_void,
 }
 
-/// A transfer that has ended, with the handle of its function.
+/// A transfer of an I/O function that has ended, with the handle by which the program uses that
+/// function.
 struct Ended {
     io: Io,
     result: Result<(), IoError>,

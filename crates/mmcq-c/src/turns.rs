@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 /// context still sees the turn taken; then no context would do the work.
 pub(crate) struct Turns {
     taken: AtomicBool,
-    /// Whether another context has left its work to the context that has the turn.
+    /// Whether another context has found the turn taken, and so has left its work to the context
+    /// that has the turn.
     again: AtomicBool,
 }
 

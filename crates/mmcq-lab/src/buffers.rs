@@ -99,7 +99,8 @@ impl Buffers {
         self.pieces[piece as usize].as_deref().unwrap_or(&[])
     }
 
-    /// Returns the bytes of a piece to change them; empty while they are lent to the engine.
+    /// Returns the bytes of the buffer with the number `piece`, to change them; an empty slice
+    /// while the buffer is lent to the engine.
     pub fn get_mut(&mut self, piece: u32) -> &mut [u8] {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
@@ -110,7 +111,8 @@ impl Buffers {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Takes back from mmcq's engine the memory of a piece.
+    /// Takes the memory of the buffer with the number `piece` back from mmcq's engine, after
+    /// [`lend`](Self::lend).
     pub fn restore(&mut self, piece: u32, memory: DmaBuf) {
         self.pieces[piece as usize] = Some(memory);
     }

@@ -40,7 +40,8 @@ pub struct Context {
     pub entry_ns: u64,
     /// Time in ns from the hard interrupt to the start of the deferred interrupt (tasklet).
     pub tasklet_ns: u64,
-    /// Time in ns that a spinner needs to poll the controller once.
+    /// Time in ns of one poll of the controller by a thread or handler that polls it instead of
+    /// leaving.
     pub look_ns: u64,
 }
 

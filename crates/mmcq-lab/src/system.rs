@@ -546,6 +546,6 @@ impl System {
 pub struct Stuck {
     /// Virtual time in ns of the last event. No later event was planned, although jobs waited.
     pub at_ns: u64,
-    /// Number of jobs that wait for an I/O for ever.
+    /// Number of jobs that wait for an I/O which will never complete.
     pub running: u32,
 }

@@ -199,7 +199,8 @@ pub struct Case {
     /// Number of the event at which something happens to the card (removal, write protection), and
     /// what happens.
     pub visit: Option<(u64, Visit)>,
-    /// Events at which the program does something with the whole stack, in order.
+    /// Events at which the program does something with the whole stack, such as suspending it, in
+    /// order.
     pub acts: Vec<(u64, Act)>,
 }
 

@@ -383,7 +383,7 @@ either.
 
 ";
 
-/// Returns the text of the whole page about known failures.
+/// Returns the text of the documentation page about known failures, with the results `tried`.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
     let mut text = INTRODUCTION.to_owned() + &reading(tried);

@@ -1,5 +1,5 @@
 //! Wraps a driver, and calls some of its methods between the calls of the engine: methods that may
-//! be called at any time, also while a phase is in progress.
+//! be called at any time, also while a command is in progress.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -91,7 +91,8 @@ pub fn draw(seed: u64) -> Case {
     usage::with(draw_plain(seed))
 }
 
-/// Draws the case of this seed, in which the program uses its stack in the plainest way.
+/// Draws the case of this seed. Leaves out what [`usage::with`] may add: several clients, other
+/// settings of the engine, and calls that concern the whole stack.
 #[must_use]
 pub fn draw_plain(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "narrow");

@@ -40,8 +40,9 @@ impl Ends {
         self.has_flushed[usize::from(client)] |= asked == Asked::Flush;
     }
 
-    /// Compares the requests that have ended with the flushes that have not. All clients whose
-    /// requests have ended were polled before.
+    /// Checks that no request has ended before a flush that must end first: an earlier flush of the
+    /// same client, or, for a change by a client that has never flushed, any earlier flush. The
+    /// caller has polled all clients whose requests have ended.
     pub fn judge<B: Platform>(&mut self, clients: &[Option<Client<'_, B>>; SLOTS]) -> Result<(), Violation> {
         let waiting = clients.iter().flatten().filter(|client| client.asked() == Asked::Flush);
         for client in waiting {

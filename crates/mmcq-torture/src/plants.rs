@@ -184,7 +184,7 @@ pub struct Found {
     pub campaign: Campaign,
     /// Promise that the stack has broken because of the planted bug.
     pub violation: Violation,
-    /// Real time that the search took in one thread.
+    /// Real time that the search for the bug took in one thread.
     pub took: Duration,
     /// Number of requests until the bug was found. A random campaign has one number for each of its
     /// start seeds.

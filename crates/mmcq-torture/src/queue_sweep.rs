@@ -111,9 +111,9 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Executes a case again and again, each time with one fault in addition to those in `before`. It
-/// strikes the next event of its [`Point`] (kind of event) from run to run. Ends when a run has no
-/// such event any more, or when the stack has broken a promise (a guarantee about data).
+/// Executes a case again and again, each time with one fault in addition to those in `before`. From
+/// run to run, this fault strikes the next event of its [`Point`] (kind of event). Ends when a run
+/// has no such event any more, or when the stack has broken a promise (a guarantee about data).
 fn each(
     whole: &Case,
     before: &[Shot],

@@ -124,7 +124,7 @@ pub(super) struct Run<'r> {
     pub bounces: u8,
     /// Acts of the program that are still to come.
     pub acts: &'r [(u64, Act)],
-    /// Pause of the whole stack.
+    /// Time in which the program has suspended or halted the whole stack; `None`: the stack runs.
     pub pause: Option<Pause>,
     /// Order in which requests and flushes have ended since power-on.
     pub ends: Ends,

@@ -28,7 +28,7 @@ fn shape(violation: &Violation) -> String {
 pub struct Score {
     /// Number of runs (executions of cases).
     pub runs: u64,
-    /// Number of requests.
+    /// Number of requests in all runs.
     pub requests: u64,
     /// Number of power cuts.
     pub cuts: u64,
@@ -36,7 +36,7 @@ pub struct Score {
     pub errors: u64,
     /// Number of futures that clients dropped.
     pub dropped: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models in all runs.
     pub events: u64,
     /// Total virtual time in ns.
     pub virtual_ns: u64,

@@ -116,7 +116,7 @@ static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: UNUSE
 static SLEEPS: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: UNUSED_NS });
 const MIB: u64 = 1 << 20;
 
-/// Settings of a machine.
+/// Settings of a case's machine: its controller, its card, and how they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Number of the card in [`EVERY_CARD`](super::run::EVERY_CARD), from 0.
@@ -180,7 +180,7 @@ pub struct Setup {
     pub discarded: Discarded,
     /// Whether erases are secure: secure erase for whole groups, secure trim for others.
     pub secure: bool,
-    /// What happens to an unused card.
+    /// What happens to the card while no request uses it: whether its clock stops, or it sleeps.
     pub unused: Unused,
     /// Whether the memory of every second request is aligned only to 8 bytes while the controller
     /// needs 64; such memory is copied.
@@ -189,9 +189,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// Number of ordinary calls of the driver between two groups of further calls, which may come
-    /// at any time (`Meddled`); 0: there are no further calls. SDHCI controllers, card readers and
-    /// SPI buses get none.
+    /// If it is not 0, the driver also gets calls that may come at any time, in groups
+    /// (`Meddled`), and this is the number of the engine's calls between two groups. 0: none of
+    /// these calls. SDHCI controllers, card readers and SPI buses get none.
     pub meddles: u16,
     /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,

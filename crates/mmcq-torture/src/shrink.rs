@@ -57,7 +57,8 @@ impl Shrink<'_> {
         fails
     }
 
-    /// Removes parts of a list, beginning with large ones (delta debugging).
+    /// Removes parts of a list of the case, large parts first (delta debugging), and keeps each
+    /// removal with which the case still fails.
     fn list<T: Clone>(&mut self, of: impl Fn(&mut Case) -> &mut Vec<T>) {
         let mut piece = of(&mut self.best).len();
         while piece > 0 {

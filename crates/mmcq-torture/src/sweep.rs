@@ -286,7 +286,8 @@ fn second_faults(
 /// the fault can strike, among those that the sweep strikes; 9 is nine events later.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
-/// Sweeps lasting faults: every request must be answered in bounded time.
+/// Executes each workload with each fault that lasts from a given event on. Checks that every
+/// request is answered in bounded time nevertheless.
 pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds: Vec<_> = catalogue::entries()
         .flat_map(|entry| entry.injections)

@@ -146,7 +146,8 @@ pub fn with(mut case: Case) -> Case {
     case
 }
 
-/// Lets a card that is replaced come back, or replaces it by one of another size.
+/// If the case replaces the card, draws details: whether the first card comes back later, and
+/// whether the other card has another size.
 fn swap(case: &mut Case, random: &mut Stream) {
     let back = if random.chance(0.6) { 1 + random.below(400) as u16 } else { 0 };
     // A card of another size may lack the partitions that requests use.

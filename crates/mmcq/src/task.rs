@@ -150,8 +150,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// Sets the alarm after a program's own use of the engine, if that use may have begun
-    /// something. Returns whether a waker has to be dropped outside of the lock.
+    /// Sets the alarm after a program's own use of the engine. `begun`: that use may have started a
+    /// transfer or set a deadline. Returns whether a waker has to be dropped outside of the lock.
     #[inline(always)]
     fn used(&self, engine: &mut EngineOf<B, N>, begun: bool) -> bool {
         if begun {
@@ -161,8 +161,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Makes sure that the alarm rings no later than the engine's next deadline. Each call that may
-    /// begin something does this as its last step under the lock. Nearly always the alarm that is
-    /// already set is early enough.
+    /// start a transfer or set a deadline does this as its last step under the lock. Nearly always
+    /// the alarm that is already set is early enough.
     #[inline(always)]
     fn keep_next(&self, engine: &mut EngineOf<B, N>) {
         if Engine::<B::Host, N, B::Profile>::FAST {

@@ -111,7 +111,8 @@ impl<'b> Mailbox<'b> {
         Mailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// Makes the two halves of the connection.
+    /// Connects mmcq to `bus`. Returns the two halves of the connection: the host for mmcq's
+    /// engine, and the task that carries out on the bus what the engine starts.
     ///
     /// # Errors
     /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an

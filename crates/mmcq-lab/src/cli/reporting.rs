@@ -54,7 +54,8 @@ pub struct Reporting {
     /// Whether the command writes only the HTML page, and no other report.
     #[arg(skip)]
     page_alone: bool,
-    /// Playground to put into the page; `None`: the page has none.
+    /// Playground (the laboratory as WebAssembly, with a form) to put into the HTML page; `None`:
+    /// the page has none.
     #[arg(skip)]
     live: Option<Live>,
     /// Files that the command reads, beside those of board and card.

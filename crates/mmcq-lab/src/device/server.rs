@@ -78,7 +78,7 @@ pub enum Ended {
 /// Answer to a request: a payload, or an error number of `errno.h`.
 type Answer = Result<Vec<u8>, i32>;
 
-/// Server of the device for one client.
+/// Serves the simulated SDHCI device to one client of the vfio-user protocol, such as QEMU.
 pub struct Server<'a, C> {
     socket: Socket,
     model: &'a mut Sdhci,

@@ -129,8 +129,9 @@ struct Start<'p> {
 }
 
 impl Start<'_> {
-    /// Returns the ranges of a card of `capacity` that the program's paths represent. Boot areas of
-    /// `boot_bytes` follow the user area.
+    /// Returns the paths that the program may open for the card of `capacity` bytes, each with the
+    /// range of bytes of the card for which it stands. Boot areas of `boot_bytes` bytes each follow
+    /// the user area.
     fn parts(&self, setting: Setting, capacity: u64, boot_bytes: Option<u64>) -> Result<Vec<Part>, RunError> {
         let text = |path: &PathBuf| real(path).to_string_lossy().into_owned();
         let mut parts = Vec::new();

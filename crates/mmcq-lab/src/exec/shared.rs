@@ -125,7 +125,8 @@ pub struct Asked {
     pub in_cell: bool,
 }
 
-/// Path of the program that represents a range of bytes of the card.
+/// A path that the program opens, and the range of bytes of the card that it reads and writes by
+/// that path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute path by which the program opens this part of the card.
@@ -416,7 +417,7 @@ impl Shared {
         }
     }
 
-    /// Wakes fio's helper, so that it checks whether fio's main thread wants it to end.
+    /// Wakes fio's helper thread, so that it checks whether fio's main thread wants it to end.
     pub fn look(&self) {
         self.wake(self.of(self.jobs, Of::Released));
     }

@@ -170,7 +170,7 @@ pub enum Verify {
 pub enum ExitWhat {
     /// All workers of the same report group end.
     Group,
-    /// All running workers end.
+    /// All workers that run at that time end.
     Stonewall,
     /// All other workers end. Workers that have not begun do not begin any more.
     All,

@@ -107,8 +107,8 @@ pub struct Script {
     pub entries: Arc<Entries>,
     /// Number of the program that made each request; empty if programs are not known.
     pub programs: Arc<[u16]>,
-    /// End in bytes of the load's address space, and the place in the trace of the request that
-    /// reaches this end.
+    /// Offset in bytes at which the address range that the load uses ends, and the place in the
+    /// trace of the request that reaches this end.
     pub extent: (u64, Place),
     /// How the load's address space is mapped to the card.
     pub remap: Remap,

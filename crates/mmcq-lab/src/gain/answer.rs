@@ -20,8 +20,8 @@ pub struct Point {
     pub mib_s: f64,
     /// Number of requests per second.
     pub iops: f64,
-    /// 99th percentile of the requests' latency in ns, for mixed loads of the slower direction;
-    /// with a durable load, that of the flushes.
+    /// 99th percentile of the latency in ns: of the requests; with a mixed load, of the requests of
+    /// the slower direction; with a durable load, of the flushes.
     pub p99_ns: u64,
     /// Share of the time of all CPU cores in which they work, 0 to 1.
     pub cpu_share: f64,
@@ -84,8 +84,8 @@ pub enum Decides<'a> {
 }
 
 impl Decides<'_> {
-    /// Returns the name of what changes the gain most: the value's key, or `the stand-in` for the
-    /// difference between Linux and its model.
+    /// Returns the name of the cause that changes this gain over the first setting most: the key of
+    /// an uncertain value, or `the stand-in` for the difference between Linux and its model.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -93,8 +93,9 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns a short name of what changes the gain most: the last part of the value's key, or
-    /// `stand-in` for the difference between Linux and its model.
+    /// Returns a short name of the cause that changes this gain over the first setting most: the
+    /// last part of the uncertain value's key, or `stand-in` for the difference between Linux and
+    /// its model.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),

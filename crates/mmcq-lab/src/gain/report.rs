@@ -20,13 +20,14 @@ fn signed(percent: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// Returns the interval of a gain as text, such as `+8.1 to +13.0 %`.
+/// Returns as text the interval of a setting's gain over the first setting, such as
+/// `+8.1 to +13.0 %`.
 fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the name of the value whose uncertainty changes the gain most: the last part of its key.
-/// A mark follows if the value is only assumed (`prior`).
+/// Returns the name of the value whose uncertainty changes the setting's gain over the first
+/// setting most: the last part of its key. A mark follows if the value is only assumed (`prior`).
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };
@@ -45,7 +46,8 @@ const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
 impl Answer {
-    /// Returns the rows of a cell's table.
+    /// Returns the rows of the table of one cell (one load at one queue depth), one row for each
+    /// setting.
     fn rows(&self, cell: &Cell) -> Vec<[String; 9]> {
         let row = |(at, gain): (usize, &Gain)| {
             let is_first = at == 0;

@@ -50,7 +50,8 @@ impl Basis {
 /// A value that is not known exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertain {
-    /// Key of the value, as in `--set`.
+    /// Key of the uncertain value, such as `cost.wake_us`: the option `--set` changes it by this
+    /// key.
     pub key: String,
     /// Unit, which follows from the key's name.
     pub unit: &'static str,

@@ -139,7 +139,8 @@ struct Checked {
 /// Settings of the virtual machine that follow from the board.
 #[derive(Clone, Debug)]
 struct Settings {
-    /// Name of the setting in the report.
+    /// Name of the setting in the report: Linux's own queue (such as `none` or `cqe`), or mmcq's
+    /// module.
     setting: String,
     wake_ns: u64,
     read_ns: u64,

@@ -39,7 +39,7 @@ impl Counters {
     }
 }
 
-/// Result of one load that the guest's program `load` ran.
+/// Result of one load (a benchmark) that the program `load` ran in the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Kind of load, as in fio's option `rw`.

@@ -12,7 +12,7 @@ use mmcq::task::Stack;
 /// from 0.
 const TIMERS: u64 = 1 << 63;
 
-/// Sender of raw phases through mmcq's engine.
+/// Sends single commands, each with its data and busy ([`Kind::Raw`]), through mmcq's engine.
 pub struct Raw<H: Host> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), 1>,
@@ -84,7 +84,7 @@ impl<H: Host> Raw<H> {
     }
 
     /// Handles a timer that has expired, if it is a timer of this port. Returns the completion of
-    /// the phase if the phase has ended.
+    /// the command (with its data) that was in progress, if it has ended.
     pub fn timer(&mut self, sys: &mut System, number: u64) -> Option<Completion> {
         if number != TIMERS + self.timer {
             return None;

@@ -1,4 +1,4 @@
-//! Scheduler of a board in the form that mmcq's engine uses.
+//! The scheduler that a board's file names, as a scheduler ([`Policy`]) of mmcq's engine.
 
 use mmcq::sched::{Any, Choice, Policy, Waiting};
 

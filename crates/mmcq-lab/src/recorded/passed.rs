@@ -119,7 +119,8 @@ pub struct Rules {
 }
 
 impl Passed {
-    /// Returns a line about the overtaken request, without a line end.
+    /// Returns a line of text about a request that younger requests overtook: its times, and how
+    /// many went first and why. The line has no line end.
     pub fn line(&self, rules: Rules) -> String {
         let Completed { came_ns, driver_ns, went_ns, done_ns, .. } = self.request;
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;

@@ -41,7 +41,7 @@ const READ: (f64, f64) = (86.9, 91.5);
 /// open. The card was fitted to the first of them.
 const WRITE: (f64, f64) = (38.3, 55.5);
 
-/// Figures that GNOME Disks shows for a run of the loop.
+/// Figures that GNOME Disks shows after its benchmark loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shown {
     read_mb_per_s: f64,

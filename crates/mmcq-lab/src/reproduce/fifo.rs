@@ -40,9 +40,9 @@ const RUNS: u64 = 5;
 /// late. For these the table also has rows with the range.
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
-/// AndroBench, published five days later in the same discussion. Each entry has cell, `rw=`,
-/// request size, threads and unit; then the rates in tag order, without the queue, and in FIFO
-/// order.
+/// AndroBench results that were published five days later in the discussion of the published patch.
+/// Each entry has the name of the case, `rw=`, request size, threads and unit; then the rates with
+/// the queue in tag order, without the queue, and with the queue in FIFO order.
 const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("seq read", "read", "1m", 1, "MB/s"), [138.2, 143.7, 146.4]),
     (("seq write", "write", "1m", 1, "MB/s"), [58.2, 51.4, 56.2]),
@@ -213,8 +213,8 @@ fn androbench(
     Ok(rows)
 }
 
-/// Returns the name of the card with which unmodified Linux ran this cell; empty: the board's own
-/// card.
+/// Returns the name of the card with which unmodified Linux ran this case of the experiment; an
+/// empty name stands for the card in the board's file.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }

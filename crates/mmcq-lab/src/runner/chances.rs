@@ -133,8 +133,8 @@ impl Watch {
     }
 }
 
-/// Counts the chances of merging of all I/Os of a machine. `most_blocks`: largest number of blocks
-/// of a transfer.
+/// Starts counting, for all I/Os of a machine, whether each could be merged with another
+/// ([`Chances`]). `most_blocks`: largest number of blocks of a transfer.
 pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
     let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
     let seen = state.clone();

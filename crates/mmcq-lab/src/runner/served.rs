@@ -17,7 +17,8 @@ pub enum Keeping {
     Holds,
 }
 
-/// Counters of a stack. Some exist only for certain stacks.
+/// Counters of the stack that served a load: mmcq, or a model of Linux. Some exist only for certain
+/// stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// Number of transfers that continued an open transfer, so that the host sent no new command.

@@ -123,7 +123,7 @@ impl Chain {
         }
     }
 
-    /// Maps DMA memory for the data of the phase.
+    /// Maps DMA memory for the data of the command that `phase` describes.
     fn map(&mut self, phase: &Phase) {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();
@@ -137,8 +137,8 @@ impl Chain {
         }
     }
 
-    /// Sends the plan's next command. After the last command, ends the packet; after a poll that
-    /// found no packet, waits for the next poll.
+    /// Sends the next command of the packet under way. After the last command, ends the packet;
+    /// after a poll that found no packet, waits for the next poll.
     fn send(&mut self, m: &mut Machine) {
         if std::mem::take(&mut self.nothing) {
             (self.step, self.looks) = (0, false);

@@ -169,7 +169,7 @@ pub enum Failure {
     Stray(u64),
 }
 
-/// Parameters of one run of the experiment.
+/// Parameters of one run of the SDIO experiment.
 pub struct Run<'a> {
     /// Board on which the experiment runs.
     pub board: &'a Board,

@@ -96,9 +96,9 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
-    /// Returns the event of the controller for which the engine waits; `None` if no phase is in
-    /// progress. `begun`: the engine has already waited in this phase, so a part of its data may
-    /// have been transferred.
+    /// Returns the event of the controller for which the engine waits; `None` if no phase (a
+    /// command with its data) is in progress. `begun`: the engine has already waited in this phase,
+    /// so a part of its data may have been transferred.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {

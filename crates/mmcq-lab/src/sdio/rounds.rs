@@ -60,7 +60,7 @@ struct Log {
     /// it still has to transfer. `None`: no command is in progress.
     at: Option<(usize, u32)>,
     first_ns: u64,
-    /// Time in ns at which the previous step ended.
+    /// Time in ns at which the packet's previous step (command) ended.
     before_ns: u64,
     end_ns: u64,
     /// Times in ns of those steps of the packet under way that have ended.

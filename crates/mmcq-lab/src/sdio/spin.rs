@@ -29,7 +29,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// All ways to wait, in the order of the tables.
+    /// All ways to wait, in the order in which the tables of results list them.
     pub const ALL: [Wait; 5] =
         [Wait::Spin, Wait::Interrupt, Wait::Thread, Wait::PolicyInterrupt, Wait::PolicyThread];
 
@@ -105,9 +105,9 @@ impl Repeat {
         }
     }
 
-    /// Sends commands, and waits in this call as long as the [`Wait`] allows. After [`TURN`]
-    /// commands a thread lets others run, with no command on the bus, and is called again. An
-    /// interrupt handler instead leaves with a command on the bus; its end calls this function
+    /// Sends commands, and waits in this call as long as the [`Wait`] allows. In a thread: after
+    /// [`TURN`] commands lets other threads run, with no command on the bus, and is called again.
+    /// In an interrupt handler: leaves with a command on the bus, whose end calls this function
     /// again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();

@@ -1,4 +1,5 @@
-//! The thread that owns the export's machine: it runs the card and its queue of jobs.
+//! The thread that executes all operations of the NBD server. It owns the machine with the card,
+//! and the queue of operations (jobs) that clients have requested.
 
 use super::extents::{Ended, Extents};
 use super::losses::Losses;

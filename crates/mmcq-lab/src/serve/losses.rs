@@ -29,8 +29,8 @@ use std::collections::HashMap;
 struct Connection {
     /// Number of the newest loss that the connection is known to have learnt of.
     told: u64,
-    /// Number of the loss that a refused flush has reported. `None`: there is no such refusal of
-    /// which it is not known yet whether the client has read it.
+    /// Number of the loss that was reported to this connection by refusing a flush, as long as it
+    /// is not known whether the client has read that answer; otherwise `None`.
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
@@ -88,7 +88,8 @@ impl Losses {
         }
     }
 
-    /// Records that a refusal has been written to a client's socket.
+    /// Records that the answer which refuses a flush, and so reports a loss, has been written to a
+    /// client's socket.
     pub fn refusal_written(&mut self, client: u64) {
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.written = connection.refused.is_some();
@@ -148,9 +149,9 @@ impl Losses {
     }
 
     /// Returns the number of connections that lost writes, and to which no refusal that reports
-    /// this has been written. If such a connection closes before it is known to have read its
-    /// refusal, the next new connection gets the refusal in its place (the heir). It counts until
-    /// then.
+    /// this has been written. A connection may close before it is known to have read its refusal.
+    /// Then it still counts, until the next new connection (the heir) gets the refusal in its
+    /// place.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);

@@ -10,7 +10,7 @@ use mmcq_sim::world::Device;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Description of the simulated machine of an export.
+/// Description of the simulated machine whose card the server offers to its clients.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Board of the machine.

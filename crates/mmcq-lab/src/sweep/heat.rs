@@ -37,7 +37,7 @@ const VALUES_MAX: usize = 200;
 /// Number of letters after which a picture's title continues on the next line.
 const LETTERS: usize = 84;
 
-/// Cells of the picture, with the sum of the figures for each.
+/// Squares of the heat map, with the sum of the figures that belong to each.
 #[derive(Clone, Debug, Default)]
 pub struct Cells {
     heat: Heat,

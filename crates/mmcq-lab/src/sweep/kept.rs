@@ -12,9 +12,10 @@ pub struct Kept {
     pub bytes: u64,
 }
 
-/// Reads a file whose rows are in the order of the points. `begin` returns how the rows of a point
-/// begin; `None` after the last point. The last point in the file does not count as complete, since
-/// it may lack some of its rows.
+/// Reads the file of an earlier sweep, whose rows are in the order of the sweep's points
+/// (combinations of values), and returns how much of it is complete. `begin` returns the text with
+/// which the rows of a point begin; `None` after the last point. The last point in the file does
+/// not count as complete, since it may lack some of its rows.
 ///
 /// # Errors
 /// The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to the grid.

@@ -87,7 +87,8 @@ impl Sweep {
         notes
     }
 
-    /// Returns the scene of a point: board, card, setting, seed and changes.
+    /// Returns board, card, setting, seed and changes of one run of the sweep; `point` is the
+    /// number of the run's combination of values.
     fn scene(&self, point: usize) -> Result<Scene, String> {
         let mut scene = self.scene.clone();
         for (key, value) in self.grid.point(point) {
@@ -159,13 +160,15 @@ impl Sweep {
         Ok(row)
     }
 
-    /// Returns the names of all columns of the rows.
+    /// Returns the names of all columns in the rows of the sweep: first those that describe the
+    /// run, then those of the measured figures.
     pub fn names(&self) -> Vec<String> {
         let begin = self.begin(0).unwrap_or_default();
         begin.into_iter().map(|(name, _)| name).chain(row::measures()).collect()
     }
 
-    /// Runs a point. A point that cannot run has a row that says why.
+    /// Runs the load at one point of the sweep (a combination of values), and returns its rows. A
+    /// point that cannot run has a row that says why.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.

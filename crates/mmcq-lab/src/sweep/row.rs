@@ -101,7 +101,8 @@ const OF_DIRECTION: [&str; 11] = [
     "lat_max_us",
     "starves",
 ];
-/// Columns about the whole run, equal in each row of the run. Columns for the phases follow.
+/// Columns about the whole run, equal in each row of the run. They are followed by columns with the
+/// share of the time that each phase of [`Phases`] takes, such as `wire, data`.
 const OF_RUN: [&str; 15] = [
     "run_s",
     "run_mib_s",

@@ -30,7 +30,7 @@ pub(crate) struct HeldWatch {
 
 impl HeldWatch {
     /// Compares the counters `now` after a call of the engine with those after the call before.
-    /// Returns the hold that ended in this call, if any.
+    /// Returns the delayed start of a transfer that ended in this call, if any.
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

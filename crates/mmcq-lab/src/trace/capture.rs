@@ -118,7 +118,7 @@ pub struct Capture {
     pub work_ns: Option<u64>,
     /// Trigger that started the window.
     pub start: Start,
-    /// Time in ns at which the trigger occurred.
+    /// Time in ns at which the event occurred that started the window (its trigger).
     pub start_ns: u64,
     /// Whether the card is an eMMC.
     pub emmc: bool,

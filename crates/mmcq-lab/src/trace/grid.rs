@@ -58,7 +58,7 @@ pub(super) struct Place {
     pub anchor: usize,
     /// Number of clock cycles from the anchor to the first cycle of this part.
     pub cycle: u64,
-    /// Number of clock cycles of this part.
+    /// Number of clock cycles that this part of a token or block takes.
     pub cycles: u64,
     /// Number of clock cycles of the token or block that are in earlier parts.
     pub before: u64,

@@ -21,8 +21,8 @@ pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
 /// How a window is passed on in parts during the run.
 pub(super) struct HandOn {
-    /// Time in ns that must pass after the end of a part of the window before [`take`](Self::take)
-    /// gets the part. Until then later events may still add to it.
+    /// Time in ns that must pass after the end of a part of the window before the part is passed to
+    /// [`take`](Self::take). Until then later events may still add to it.
     pub slack_ns: u64,
     pub take: Taker,
 }

@@ -27,7 +27,8 @@ pub enum Start {
     /// The window starts when DAT1 falls for the n-th time after the work began; by this fall an
     /// I/O card interrupts.
     CardInterrupt {
-        /// Number of the fall of DAT1 since the work began, counted from 1.
+        /// Number of the event: DAT1 falls for the n-th time since the start of the load, counted
+        /// from 1.
         n: u64,
     },
 }

@@ -15,8 +15,8 @@ const HELPS_PERCENT: f64 = 2.0;
 /// Ratio of two numbers of requests per transfer: that of the run to that at the limit. Below this
 /// ratio the conclusion says that the run loses time since its requests were merged less.
 const MERGES_LESS: f64 = 0.9;
-/// Phases that depend on the number of transfers, not on their length. With less merging there are
-/// more transfers.
+/// Parts of a run's time, as `mmcq why` names them, that grow with the number of transfers, not
+/// with their length. With less merging there are more transfers.
 const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"];
 /// Name under which the conclusion shows the time that a run loses since its requests were merged
 /// less than at the limit.

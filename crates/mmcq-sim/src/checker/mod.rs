@@ -103,8 +103,8 @@ pub struct Promise {
     pub write_through: bool,
 }
 
-/// The checker of one card. The page of this module lists the promises; see also
-/// [`Checker::submit`] and [`Checker::answered`].
+/// The checker of one card: it compares each answer of the stack with the promises that the
+/// [module](self) lists. See also [`Checker::submit`] and [`Checker::answered`].
 #[derive(Debug)]
 pub struct Checker {
     promise: Promise,

@@ -173,8 +173,9 @@ pub enum Strike {
     /// function gives this many bytes more, or fewer, than it declared (G6). A card on an SPI bus
     /// receives this many clocks fewer, or more (I4).
     Astray(i32),
-    /// Events without a cause, this many times: interrupts (E2, E3), completions of tasks that were
-    /// cleared (H1), an error of a complete task (H6), the ready bit of a task (H9).
+    /// Events without a cause, this many times: interrupts, completions of tasks that were cleared,
+    /// an error of a complete task, or the ready bit of a task (numbers E2, E3, H1, H6 and H9 of
+    /// the [`catalogue`]).
     Spurious(u32),
     /// The card is removed from the slot (C1).
     Remove,

@@ -283,8 +283,8 @@ impl Stm32Sdmmc {
         self.finish(sta::ABORTED, now);
     }
 
-    /// Resets the FIFO after a write of the bit FIFORST, if data were aborted or failed, or the
-    /// data path is held.
+    /// Handles a write of the bit FIFORST: empties the FIFO if the data were aborted or failed, and
+    /// ends a hold of the data path (bit DTHOLD). Otherwise the bit has no effect.
     pub(super) fn fifo_was_reset(&mut self, now: u64) {
         match self.dat.state {
             State::Aborting => {
@@ -320,7 +320,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Ends a held read, if the FIFO is empty and (without IDMA) the CPU has reset it.
+    /// Ends a read that is held between two blocks (bit DTHOLD), if the FIFO is empty and, without
+    /// IDMA, the CPU has reset it.
     pub(super) fn hold_goes_on(&mut self, now: u64) {
         let reset = self.by_idma() || self.regs.dctrl & dctrl::FIFO_RESET != 0;
         if self.fifo.is_empty() && reset {

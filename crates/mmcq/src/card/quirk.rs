@@ -7,7 +7,7 @@
 
 pub use crate::spec::quirks::Quirks;
 
-/// The kind of card to which an entry applies.
+/// The kind of card to which an entry of a quirk table applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// SD memory cards, matched by their CID.

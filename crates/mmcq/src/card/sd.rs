@@ -52,9 +52,9 @@ pub struct Sd {
 }
 
 impl Sd {
-    /// Returns the number of restarts with which a new initialisation of this card begins, so that
-    /// it leaves out at once what the card does not have (CMD6, or the SD status). 0: the card has
-    /// both.
+    /// Returns the number of restarts (see [`WITHOUT_STATUS`] and [`WITHOUT_SWITCH`]) with which a
+    /// new bring-up of this card begins. So it does not try again what the card lacks: CMD6, or the
+    /// SD status. 0: the card has both.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,

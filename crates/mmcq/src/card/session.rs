@@ -222,7 +222,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
-    /// Requests a change of the bus.
+    /// Requests the bus operation `op`, such as a new clock or width.
     pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }

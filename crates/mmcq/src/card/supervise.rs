@@ -1,9 +1,9 @@
 //! The supervisor: it sends the commands that the engine needs when a card fails, is inserted or is
 //! removed.
 //!
-//! During this time the engine sends no request of its queue, and the supervisor's requests go
-//! first. A card that is initialised again must be the same card, by CID and CSD; otherwise its
-//! requests are not sent.
+//! Meanwhile the engine sends no request of its queue, and the supervisor's requests go first. A
+//! card that is initialised again must be the same card, by CID and CSD; otherwise the requests for
+//! the earlier card are not sent.
 
 use super::identify::{self, Families};
 use super::protect::LockOp;

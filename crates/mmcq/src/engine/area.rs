@@ -169,8 +169,9 @@ fn switches_cache(command: &Command) -> bool {
 }
 
 impl Card {
-    /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
-    /// accepted. `urgent`: the request comes from bring-up.
+    /// Checks a request that sends a command of its own choice ([`Kind::Raw`]) or a command to an
+    /// I/O function, and returns the reason if it cannot be accepted. `urgent`: the request comes
+    /// from bring-up.
     #[cold]
     pub fn admit_phase<P: Profile>(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Without a card, and in urgent requests, the sender is bring-up: it knows which partition

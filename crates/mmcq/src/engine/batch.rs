@@ -27,7 +27,7 @@ pub(super) struct Batch<const N: usize> {
     segments: [Segment; N],
 }
 
-/// The limits of one transfer.
+/// The limits of one transfer: how many blocks and memory segments it may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub blocks: u32,
@@ -119,14 +119,14 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// Returns the slot of the first member. The caller knows that the batch has one.
+    /// Returns the slot of the batch's first request. The caller knows that the batch has one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// Removes all requests from the batch: no transfer is in progress, and other requests may use
-    /// the slots.
+    /// Removes all requests from the batch. The caller does this when no transfer is in progress;
+    /// afterwards other requests may use the slots.
     pub fn forget(&mut self) {
         self.count = 0;
     }

@@ -39,7 +39,7 @@ const INCIDENT: u32 = 1 << 5;
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
-/// A control request (neither a read nor a write) has the bus.
+/// Set while a control request (a request that is neither a read nor a write) has the bus.
 const CONTROL: u32 = 1 << 8;
 /// A command to an I/O function waits.
 const IO: u32 = 1 << 9;
@@ -47,7 +47,7 @@ const IO: u32 = 1 << 9;
 const CONCURRENT: u32 = 1 << 10;
 /// An I/O function's data transfer runs, or a function requests attention.
 const FUNCTION: u32 = 1 << 11;
-/// A chain of phases to an I/O function reserves the bus for its next step.
+/// The bus is reserved for the next of several commands to an I/O function that belong together.
 const CHAINED: u32 = 1 << 12;
 /// Another partition of an eMMC than the user area is selected, or may be selected.
 const AREA: u32 = 1 << 13;
@@ -87,7 +87,8 @@ const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
 /// Causes for which a read or write takes the general path, and not the fast path (few checks).
 const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
-/// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
+/// Causes that stop the card's command queue. While the queue is on, they also stop a flush of the
+/// card's cache.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
@@ -318,8 +319,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Returns whether a new request may take the fast path. `queues`: the request only waits in
-    /// the queue; otherwise it starts at once.
+    /// Returns whether a new request may take the fast path (without the checks for special cases).
+    /// `queues`: the request only waits in the queue; otherwise it starts at once.
     #[inline(always)]
     pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.blockers.word {

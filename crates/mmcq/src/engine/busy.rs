@@ -76,7 +76,8 @@ impl Busy {
         self.questions
     }
 
-    /// Sets the longest time of a control request's busy, and clears the count of polls.
+    /// Sets the longest busy in ns after the command of a control request (neither a read nor a
+    /// write), and clears the count of polls.
     #[inline(always)]
     pub fn begin_timed(&mut self, ns: u64) {
         (self.longest_ns, self.questions) = (ns, 0);

@@ -56,8 +56,8 @@ pub(super) enum OnLine {
 /// Why the code for commands during data is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while another phase is in progress. The called code returns
-    /// true if it sends the waiting phase now.
+    /// A command to an I/O function waits while another command transfers data. The called code
+    /// returns true if it sends the waiting command now.
     Begin,
     /// Call before the controller's events are read. Returns true if the command has ended.
     Ack,
@@ -101,8 +101,8 @@ impl<E> Concurrent<E> {
     }
 }
 
-/// Returns whether this phase may be sent during data: it is a CMD52 that does not abort, reset or
-/// change the bus.
+/// Returns whether the command that `phase` describes may be sent during the data of another: it is
+/// a CMD52 that does not abort, reset or change the bus.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);

@@ -321,7 +321,8 @@ pub struct Stats {
     pub interrupts: Count,
     /// Number of calls of `on_irq` that found no event.
     pub spurious: Count,
-    /// Number of phases that were found complete only when their deadline had passed.
+    /// Number of commands (with their data and busy) that were found complete only when their
+    /// deadline had passed.
     pub lost_interrupts: Count,
     /// Number of phases that failed.
     pub faults: Count,
@@ -346,7 +347,7 @@ pub struct Stats {
     /// How often an open transfer could not be continued for a new request, so that the request was
     /// sent again with a command of its own.
     pub not_continued: Count,
-    /// Number of commands that were sent during the data of a phase.
+    /// Number of commands that were sent during the data transfer of another command.
     pub concurrent: Count,
     /// Number of steps that recovery took, for each [`RecoveryStep`].
     pub recovery_steps: [Count; RecoveryStep::COUNT],

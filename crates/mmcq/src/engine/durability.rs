@@ -33,7 +33,8 @@ pub(super) struct Durability {
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
-    /// The status of a late error that no flush has reported; 0: there is none.
+    /// The status with an error that the card reported after its write was complete, and that no
+    /// flush has reported to a client; 0: there is none.
     late: u32,
     /// Number of times so far that written data were lost, or that an error came after its write
     /// was complete. Only the low eight bits are stored.

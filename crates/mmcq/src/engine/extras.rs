@@ -83,8 +83,8 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event of a request that is executed in several steps. The function pointers of this
-/// module get it, and decide on the next step.
+/// An event in the life of a request that is executed in several steps, such as an erase. Each such
+/// event calls a function of this module, which decides on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A control request (no read or write) has its turn, and begins with its first step.
@@ -202,7 +202,7 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// Returns which step of the present request, one of several steps, is in progress.
+    /// Returns which step of the request in progress runs now, if the request is executed in steps.
     pub fn step(&self) -> Step {
         self.step
     }

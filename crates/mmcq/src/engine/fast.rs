@@ -261,7 +261,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// Handles the events of a controller whose phase may end by the fast path. Returns false if
+    /// Handles the controller's events while a read, a write or a CMD13 is in progress whose end
+    /// may take the fast path (a direct end without the checks for special cases). Returns false if
     /// there was no event.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {

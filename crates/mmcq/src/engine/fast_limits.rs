@@ -12,7 +12,8 @@ pub(super) struct FastLimits {
     sectors: u64,
     /// Most blocks of a read and of a write; 0: no request of this direction takes the fast path.
     blocks: [u32; 2],
-    /// Whether writes may end by the fast path: the controller signals the end of their busy.
+    /// Whether the end of a write may take the fast path (without the checks for special cases):
+    /// the controller signals the end of the write's busy.
     writes_end: bool,
 }
 

@@ -94,8 +94,8 @@ impl Functions {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Sets to 0 the number of function phases in a row that were sent while a memory request
-    /// waited, since a memory request is sent now.
+    /// Sets to 0 the number of commands in a row that were sent to I/O functions while a memory
+    /// request waited, since a memory request is sent now.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

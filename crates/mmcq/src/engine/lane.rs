@@ -186,7 +186,8 @@ impl<E, T: Lanes> Lane<E, T> {
         core::mem::take(&mut self.news)
     }
 
-    /// Returns the slot of the control request in progress; [`NONE`] if there is none.
+    /// Returns the slot of the control request (a request that is neither a read nor a write) in
+    /// progress; [`NONE`] if there is none.
     #[inline(always)]
     pub fn control(&self) -> u8 {
         self.control

@@ -229,8 +229,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.fail(&mut self.incident, error);
     }
 
-    /// Handles an R1 that came before its phase failed. If it reports an error of an earlier write,
-    /// the engine must use it: the card reports such an error only once.
+    /// Handles an R1 that came before the data or the busy of its command failed. If it reports an
+    /// error of an earlier write, the engine must use it: the card reports such an error only once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);

@@ -34,7 +34,8 @@ const PASSES: u32 = 64;
 const ON: u32 = 4;
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether the request `index` may overtake `picked`, by their ages and blocks.
+    /// Returns whether the request `index` may start before the older request `picked`. It may if
+    /// it came shortly after it, may be merged with others, and may be the first of a transfer.
     fn passes(&self, index: u8, picked: u8) -> bool {
         let (oldest, age) = (self.span(picked).age, self.span(index).age);
         age.wrapping_sub(oldest) <= PASSES && !self.at(index).solo() && may_lead(self, index)

@@ -50,7 +50,8 @@ pub(super) enum Stage {
     Flush,
     /// CMD13 that reads the result of the flush.
     FlushStatus,
-    /// The bus operation of the control request.
+    /// The operation on the bus settings (such as a new clock or width) that a control request
+    /// asked for.
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,

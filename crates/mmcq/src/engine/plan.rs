@@ -17,7 +17,8 @@ const DOUBLED_MAX: u8 = 2;
 /// How transfers are sent to this card by this controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Longest wait of the controller in nanoseconds, for a read and for a write.
+    /// Time in ns after which the controller gives up waiting for data or for the end of busy, for
+    /// a read and for a write.
     timeout_ns: [u64; 2],
     /// How many times the two waits in `timeout_ns` (for a read and for a write) are doubled now.
     doubled: u8,

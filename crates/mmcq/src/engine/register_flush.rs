@@ -25,7 +25,8 @@ impl Card {
 }
 
 impl Memory {
-    /// Begins a flush by the register at this place.
+    /// Begins a flush of the card's cache: by CMD49 writes 1 to the extension register `at`, by
+    /// which an SD card flushes its cache.
     pub fn begin_register_flush(&mut self, at: Extension, now_ns: u64) -> Next {
         self.start_timing(now_ns);
         if let Some(first) = self.page_mut().first_mut() {

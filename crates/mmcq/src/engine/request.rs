@@ -42,7 +42,7 @@ pub enum Kind {
     Raw {
         /// A command sent directly before (CMD55). If it fails, the request fails with its error.
         prefix: Option<Command>,
-        /// The phase; its data use the request's buffer.
+        /// The command with its data and busy; the data use the request's buffer.
         phase: Phase,
         /// Longest time for the phase, in nanoseconds.
         timeout_ns: u64,
@@ -56,7 +56,7 @@ pub enum Kind {
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase, in nanoseconds.
+        /// Longest time for the command, its data and busy, in nanoseconds.
         timeout_ns: u64,
         /// Whether the client will submit its next step as soon as this one is done. Then no memory
         /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
@@ -311,7 +311,7 @@ pub enum Error {
     },
     /// The buffer is shorter than the data.
     Buffer {
-        /// Bytes that the request needs.
+        /// Number of bytes that the data of the request have.
         needed: u32,
         /// Bytes that the buffer has.
         given: u32,

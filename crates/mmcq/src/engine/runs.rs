@@ -172,7 +172,8 @@ pub(super) struct Streams {
     runs: [Runs; 2],
     /// Direction of the last transfer, if its data are over and no request has begun since.
     paused: Option<Direction>,
-    /// When the transfer in progress began, until its data are over.
+    /// Time in ns at which the transfer in progress began; `None` if no transfer is in progress or
+    /// its data are over.
     began_ns: Option<u64>,
     /// Direction of the transfer that the card is ending, and since when.
     ending: Option<(Direction, u64)>,
@@ -337,8 +338,8 @@ impl Streams {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// Drops the measurements in progress: after a failed phase, their times would not be the usual
-    /// ones of the card.
+    /// Drops the time measurements in progress. The caller does so after a failed command, whose
+    /// times are not usual for the card.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }

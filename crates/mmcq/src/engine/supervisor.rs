@@ -1,4 +1,5 @@
-//! What the engine stores for the supervisor: requests for help, and chores with their times.
+//! What the engine stores for the supervisor: requests to it for help (commands that recovery
+//! needs), and chores with their times.
 
 use super::recover::Helping;
 use super::upkeep::Upkeep;

@@ -3,7 +3,8 @@
 //! The rest of the engine sets deadlines, and checks whether their time has come. Only
 //! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
 //! engine is idle (an open or delayed transfer, a chain, memory that a controller still uses). Such
-//! a deadline has no effect until a call makes it the wake-up time of the stage.
+//! a deadline has no effect until a call makes it the wake-up time of the stage. The *stage* is
+//! what the engine waits for: a command with its data, the end of busy, or a pause.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
@@ -26,7 +27,7 @@ pub(super) struct Timers {
     /// Time at which the engine must be called for the stage in progress, for example to poll the
     /// card.
     wake_ns: u64,
-    /// Time at which the engine gives up the phase in progress.
+    /// Time in ns at which the engine gives up waiting for the command or pause in progress.
     limit_ns: u64,
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
@@ -39,7 +40,7 @@ pub(super) struct Timers {
     /// When the stack's alarm rings. At the end of each call of the engine it is not later than the
     /// next deadline.
     alarm_ns: u64,
-    /// Until when an open transfer waits for a request.
+    /// Time in ns until which a transfer stays open without a request that continues it.
     hold_ns: u64,
     /// Time until which the bus is reserved for the next command of an I/O function whose client
     /// announced one; 0: the bus is not reserved.
@@ -61,7 +62,8 @@ pub(super) struct Timers {
     cycle_ns: u64,
 }
 
-/// Deadlines of the stage in progress.
+/// Deadlines of the stage in progress: the command with its data, the busy or the pause for which
+/// the engine waits.
 impl Timers {
     /// Makes the timers without any deadline. This is a function, because a constant would be
     /// copied into the firmware image.
@@ -90,7 +92,8 @@ impl Timers {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
     }
 
-    /// Sets the time in ns at which the engine gives up the phase in progress.
+    /// Sets the time in ns at which the engine gives up the command (with its data and busy) in
+    /// progress.
     #[inline(always)]
     pub fn give_up_at(&mut self, at_ns: u64) {
         self.limit_ns = at_ns;
@@ -181,7 +184,8 @@ impl Timers {
     }
 }
 
-/// Deadlines of what runs at the same time as the phase, or lasts longer.
+/// Deadlines that are independent of the command in progress and its data: of a command during
+/// data, of a poll for an I/O function, and others.
 impl Timers {
     pub fn concurrent_at(&mut self, at_ns: u64) {
         self.concurrent_ns = at_ns;
@@ -250,8 +254,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Sets the engine's next wake-up to the end of the time for which the bus is reserved for a
-    /// chain of I/O phases. Returns false if the bus is not reserved.
+    /// Sets the engine's next wake-up to the end of the time for which the bus is reserved for the
+    /// next command of an I/O function. Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -389,8 +393,9 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// Sets the time at which the stopped engine wakes up: when the wait for help ends (if
-    /// `awaited`), or when the card's presence is stable, whichever is first.
+    /// Sets the time at which the stopped engine wakes up, whichever is first: when the
+    /// supervisor's answer to a request for help is overdue (if `awaited`), or when the card's
+    /// presence is stable.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };
@@ -419,8 +424,8 @@ impl Timers {
         now_ns >= self.presence_ns
     }
 
-    /// Takes the permission for a power cycle of the card. If it is given, the next power cycle is
-    /// allowed after `pause_ns`.
+    /// Returns whether a power cycle of the card is allowed now. If it is, the caller does it, and
+    /// the next one is allowed after `pause_ns`.
     #[inline(always)]
     pub fn take_cycle(&mut self, now_ns: u64, pause_ns: u64) -> bool {
         let may = now_ns >= self.cycle_ns;

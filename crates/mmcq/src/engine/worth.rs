@@ -210,9 +210,10 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// Tests pauses that are followed by a request of the run in 0 to 10 of ten cases, in a fixed
-    /// pattern or at random. The learned decisions must cost little more than the better of "always
-    /// keep open" and "always close".
+    /// Tests the decision whether to keep a transfer open in a pause, for pauses of which 0 to 10
+    /// in ten are followed by a request that continues the transfer, in a fixed pattern or at
+    /// random. The learned decisions must cost little more than the better of "always keep open"
+    /// and "always close".
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {
         for share in 0..=10u32 {

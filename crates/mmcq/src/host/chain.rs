@@ -128,7 +128,8 @@ pub struct ChainEvents {
 ///   reset, a controller that is [gone](super::Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait ChainHost {
-    /// Returns the limits of a chain, or the reason why the controller can never execute chains.
+    /// Returns the limits of a chain (a list of transfers that the controller executes), or the
+    /// reason why the controller can never execute chains.
     fn chain_caps(&mut self) -> Result<ChainCaps, ChainError>;
 
     /// Begins to describe the next chain, without transfers. Returns false if a chain is being

@@ -47,7 +47,8 @@ pub enum Stage {
     Busy,
 }
 
-/// A failed phase: cause, stage, and response.
+/// Why a [`Phase`](super::Phase) (a command with its data and busy) has failed: cause, stage, and
+/// response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {

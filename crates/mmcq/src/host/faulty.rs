@@ -35,7 +35,7 @@ use core::ops::Range;
 /// The kinds of calls at which a fault can be injected. Each kind counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The engine starts a phase.
+    /// The engine starts a [`Phase`] (a command with its data and busy).
     Start,
     /// The driver reports the end of a phase, and a fault can change that report.
     End,
@@ -66,8 +66,8 @@ pub enum Strike {
     /// commands (E8, `acmd_crc`). `Gone` is a controller without a clock for a moment (E15,
     /// `mmio_dead`).
     Failed(Cause, Stage),
-    /// At the end of a phase with an R1: these bits are set in the R1 (A5, `cmd_illegal`; D1,
-    /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
+    /// At the end of a [`Phase`] whose response is an R1: these bits are set in the R1 (faults A5,
+    /// `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
     /// At an end: the end is held back until the engine has polled the driver this many more times.
     /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With a large
@@ -145,9 +145,10 @@ pub struct Faulty<H, const M: usize> {
     last: Option<Struck>,
     /// The command (phase) in progress; if there is none, the last one.
     phase: Option<Phase>,
-    /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
+    /// Whether [`Strike::Unsent`] has prevented that the wrapped driver gets the command in
+    /// progress.
     unsent: bool,
-    /// The end of a phase that is held back, with the number of polls until it is reported.
+    /// The end of a [`Phase`] that a fault holds back, and after how many polls it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
     /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
     /// mask.
@@ -268,7 +269,8 @@ impl<H, const M: usize> Faulty<H, M> {
         Some(strike)
     }
 
-    /// Forgets the phase in progress, because the engine has given it up or begins another phase.
+    /// Forgets the fault on the command in progress, because the engine has given that command up
+    /// or begins another one.
     fn forget(&mut self) {
         self.unsent = false;
         self.kept = None;

@@ -7,9 +7,9 @@ use core::ptr::NonNull;
 
 /// Position of a PIO transfer in its segments. A new cursor is at their beginning.
 ///
-/// Each call gets the segments of the phase in progress, and continues where the call before has
-/// stopped. The driver decides how many bytes a call transfers, by what the FIFO holds or accepts.
-/// Memory outside of the segments is never accessed.
+/// Each call gets the segments of the [`Phase`](super::Phase) in progress (a command with its
+/// data), and continues where the call before has stopped. The driver decides how many bytes a call
+/// transfers, by what the FIFO holds or accepts. Memory outside of the segments is never accessed.
 ///
 /// A driver gets segments only as the argument of its methods, and its `unsafe impl Host` promises
 /// when their memory is accessed. A call of a cursor is such an access: see [`Host`](super::Host).

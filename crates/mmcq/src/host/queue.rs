@@ -227,7 +227,7 @@ pub struct QueueEvents {
     pub cleared: u32,
     /// The R1 of the command in slot [`QueueCaps::direct`], if the command is done.
     pub response: Option<u32>,
-    /// Whether the engine has halted, so that phases can be started.
+    /// Whether the engine has halted, so that the driver can start commands outside of the queue.
     pub halted: bool,
     /// Whether all tasks were cleared, and the engine is off.
     pub emptied: bool,

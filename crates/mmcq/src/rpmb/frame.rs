@@ -60,7 +60,7 @@ pub struct Fields {
     pub kind: u16,
 }
 
-/// A frame in memory.
+/// One RPMB frame of 512 bytes, as it is sent to the device.
 pub type Frame = [u8; FRAME_BYTES];
 
 fn put<const B: usize>(frame: &mut Frame, at: usize, bytes: [u8; B]) {

@@ -29,7 +29,7 @@ impl core::fmt::Debug for Key {
     }
 }
 
-/// Why an exchange failed.
+/// Why an exchange of frames with the RPMB failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -64,7 +64,7 @@ impl ChainStats {
         ChainStats { chains: 0, transfers: 0, failures: 0, disbelieved: 0, suspected: 0, demoted: None };
 }
 
-/// A link: one transfer of a chain.
+/// A link: one transfer of a chain. A chain is a list of transfers that the controller executes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub direction: Direction,
@@ -87,7 +87,8 @@ impl Link {
 pub(crate) enum ChainAt {
     /// The controller has no chain. The engine may be collecting the transfers of the next one.
     Rest,
-    /// All links of the chain are described, and the controller could not start it yet.
+    /// All transfers (links) of the chain are described in memory, and the controller could not
+    /// start it yet.
     Waits,
     /// The controller executes the chain.
     Runs,
@@ -127,8 +128,9 @@ impl Chains {
         self.failures = Failures::NONE;
     }
 
-    /// Returns whether chains may be used: the controller executes them, the program has enabled
-    /// them, and they were not given up.
+    /// Returns whether chains (lists of transfers that the controller executes) may be used: the
+    /// controller can execute them, the program has enabled them, and no failure has made the
+    /// engine give them up.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.caps.entries > 1 && self.stats.demoted.is_none()

@@ -8,7 +8,7 @@ use core::fmt;
 pub struct ConfigError {
     /// Name of the refused setting, such as `fair.weight`.
     pub key: &'static str,
-    /// The value that was given.
+    /// The value of the setting that was refused.
     pub value: u64,
     /// Smallest allowed value.
     pub min: u64,

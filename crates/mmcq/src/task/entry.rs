@@ -145,8 +145,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_packed`]. A call from inside another call of this stack returns
         /// `false`.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
-        /// Calls [`Engine::set_chains`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Calls [`Engine::set_chains`]. A reentrant call (from inside another call of this stack)
+        /// returns `false`.
         pub fn set_chains(&mut self, most: u8) -> bool = { let _ = most; false };
         /// Calls [`Engine::set_sd_task_queue`]. A call from inside another call of this stack
         /// returns `false`.
@@ -190,14 +190,14 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::mask_card_irq`]. A call from inside another call of this stack does
         /// nothing.
         pub fn mask_card_irq(&mut self) = {};
-        /// Calls [`Engine::take_retune`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Calls [`Engine::take_retune`]. A reentrant call (from inside another call of this stack)
+        /// returns `false`.
         pub fn take_retune(&mut self) -> bool = false;
         /// Calls [`Engine::take_continue_lost`]. A call from inside another call of this stack
         /// returns `false`.
         pub fn take_continue_lost(&mut self) -> bool = false;
-        /// Calls [`Engine::set_stays_open`]. A call from inside another call of this stack returns
-        /// [`StaysOpen::Never`].
+        /// Calls [`Engine::set_stays_open`]. A reentrant call (from inside another call of this
+        /// stack) returns [`StaysOpen::Never`].
         pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen = { let _ = stays_open; StaysOpen::Never };
         /// Calls [`Engine::dismiss_supervisor`]. A call from inside another call of this stack
         /// returns `false`.
@@ -232,8 +232,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
         /// Calls [`Engine::id_of`]. A call from inside another call of this stack returns `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
-        /// Calls [`Engine::finished`]. A call from inside another call of this stack returns no
-        /// slot.
+        /// Calls [`Engine::finished`]. A reentrant call (from inside another call of this stack)
+        /// returns no slot.
         pub fn finished(&self) -> SlotSet = 0;
         /// Calls [`Engine::will_wake`]. A call from inside another call of this stack returns
         /// `false`, as if the request had another waker.
@@ -269,11 +269,11 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::holds`]. A call from inside another call of this stack returns all
         /// zeros.
         pub fn holds(&self) -> Holds = Holds::default();
-        /// Calls [`Engine::held_until_ns`]. A call from inside another call of this stack returns
-        /// `None`: no start is delayed.
+        /// Calls [`Engine::held_until_ns`]. A reentrant call (from inside another call of this
+        /// stack) returns `None`: no start is delayed.
         pub fn held_until_ns(&self) -> Option<u64> = None;
-        /// Calls [`Engine::slots_in_use`]. A call from inside another call of this stack returns
-        /// `N`: all slots are in use.
+        /// Calls [`Engine::slots_in_use`]. A reentrant call (from inside another call of this
+        /// stack) returns `N`: all slots are in use.
         pub fn slots_in_use(&self) -> usize = N;
         /// Calls [`Engine::is_idle`]. A call from inside another call of this stack returns
         /// `false`.
@@ -317,7 +317,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::present)
     }
 
-    /// Calls [`Host::dat0_busy`]. A call from inside another call of this stack returns `false`.
+    /// Calls [`Host::dat0_busy`]. A reentrant call (from inside another call of this stack) returns
+    /// `false`.
     pub fn dat0_busy(&self) -> bool {
         self.host().is_some_and(Host::dat0_busy)
     }

@@ -1,4 +1,5 @@
-//! `mmcq vfio ... stream-test`: tests open transfers on a real card reader.
+//! `mmcq vfio ... stream-test`: tests open transfers on a real card reader. An open transfer does
+//! not end with its request: the next request continues it.
 
 use super::{Way, info, inside, run};
 use crate::cli::form::Form;
@@ -33,8 +34,8 @@ pub struct Test {
     form: Form,
 }
 
-/// A method of open transfers that is tested by itself, its name in the report, and the direction
-/// of its data.
+/// Part of the report about one method by which open transfers work ([`Way`]): the method, its name
+/// in the report, and the direction of its data.
 type Part = (Way, &'static str, Direction);
 
 const READS: Part = (Way::Reads, "reads by stops", Direction::Read);

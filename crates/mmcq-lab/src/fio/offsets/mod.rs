@@ -171,7 +171,8 @@ impl Offsets {
         self.files.iter_mut().for_each(|file| file.done = false);
     }
 
-    /// Returns whether the last step that was returned was a flush.
+    /// Returns whether the last transfer step or flush that [`step`](Self::step) returned was a
+    /// flush.
     pub fn last_was_sync(&self) -> bool {
         self.last_was_sync
     }

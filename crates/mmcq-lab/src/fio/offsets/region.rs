@@ -9,7 +9,7 @@ use crate::fio::job::{Job, Size};
 pub struct Region {
     /// Offset in bytes of the part's first byte in the file.
     pub start: u64,
-    /// Length of the part in bytes.
+    /// Length in bytes of the part of the file.
     pub len: u64,
     /// Length of the whole file in bytes.
     pub file_bytes: u64,

@@ -30,7 +30,7 @@ pub struct Entry {
     pub group: u32,
     /// Number that the report shows as the entry's process ID.
     pub pid: u32,
-    /// Measurements of the entry's workers.
+    /// Measurements of all workers that this entry of the report stands for.
     pub stats: Stats,
 }
 

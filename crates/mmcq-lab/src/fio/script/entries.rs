@@ -24,8 +24,9 @@ const AFTER_START: u64 = 2;
 /// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
 
-/// The requests of a script in the order in which they start. A request needs 12 bytes; 20 if
-/// requests have ideal times, and 28 if some also wait for others.
+/// The requests of a script in the order in which they start. A request needs 12 bytes of memory.
+/// It needs 20 if some requests have a time at which they should start, and 28 if some also wait
+/// for the end of another request.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     /// For each request, its block number, with bits for operation and time. A request that is

@@ -139,7 +139,8 @@ pub struct JobState {
     begin_ns: Option<u64>,
     ramping: bool,
     phase_start_ns: u64,
-    /// Bytes that the worker has transferred in the present phase: reads, writes, discards.
+    /// Bytes that the worker has transferred in the present part of the run (the passes over its
+    /// files, or the verification): reads, writes, discards.
     phase_bytes: [u64; 3],
     last_ns: u64,
     loops_left: u32,

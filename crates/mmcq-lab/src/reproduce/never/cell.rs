@@ -129,15 +129,16 @@ impl Cell {
         })
     }
 
-    /// Returns the cell's board, with the wake-up times of the cell.
+    /// Returns the board of this case, with all three wake-up times set to the case's `wake_us`.
     pub fn platform(&self) -> Result<Platform, PlatformError> {
         let changes = ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", self.wake_us));
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the board on which waking a job's thread (`job_wake`) takes the cell's `wake_us`.
-    /// The costs `wake` and `hop` change by as much as `job_wake`, but are at least 0. (`platform`
-    /// instead sets all three costs to `wake_us`.)
+    /// Returns the board on which waking a job's thread (the cost `job_wake`) takes `wake_us` of
+    /// this cell (combination of board, card and load). The costs `wake` and `hop` change by as
+    /// much as `job_wake`, but are at least 0. (`platform` instead sets all three costs to
+    /// `wake_us`.)
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -182,7 +183,7 @@ impl Cell {
         Ok(workers)
     }
 
-    /// Returns the cell as a fio job, for a run of the shortest length that gives a steady rate,
+    /// Returns the case as a fio job, for a run of the shortest length that gives a steady rate,
     /// multiplied by `times`. A job that pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =

@@ -10,9 +10,10 @@ const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Ranges of gains in percent for which there is no verdict yet: a rate that is not yet steady
-/// might decide. A cell in such a range runs again for longer. There is one range for each length
-/// of a run. The border of the verdict is -[`SLOWER_PERCENT`].
+/// Ranges of mmcq's gain over Linux, in percent, for which there is no verdict yet, since a rate
+/// that is not yet steady might decide. A cell (board, card and load) with a gain in such a range
+/// runs again for longer. There is one range for each length of a run. The border of the verdict is
+/// -[`SLOWER_PERCENT`].
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
 /// Ranges of differences in percent of the 99th percentile for which there is no verdict yet. A
 /// cell in such a range runs again for longer; there is one range for each length of a run. The
@@ -194,8 +195,9 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
-    /// which it is longest compared with Linux's.
+    /// Returns the 99th percentile of mmcq's latency in us. If mmcq and Linux are compared in
+    /// several groups of settings, takes the group in which mmcq's latency is longest in proportion
+    /// to Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }

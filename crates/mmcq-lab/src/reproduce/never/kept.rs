@@ -15,7 +15,7 @@ pub enum KeptError {
     /// The file of results cannot be read or written.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// A line was not written by a sweep.
+    /// A line of the file does not have the form in which a sweep writes lines.
     #[error("line {line}: {what}")]
     Line {
         /// Number of the line in the file, from 1.

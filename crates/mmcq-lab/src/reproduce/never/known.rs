@@ -14,7 +14,7 @@ pub struct Known {
     /// Names of the board and the card of the cell (one combination of board, card and load in the
     /// sweep).
     pub place: (&'static str, &'static str),
-    /// Load of the cell's jobs.
+    /// Load of the jobs in this case.
     pub load: Load,
     /// Size in bytes of each request of the jobs.
     pub bytes: u64,

@@ -106,7 +106,8 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
+/// Values of each parameter (board, size, depth, and so on). The sweep runs every combination of
+/// these values, called a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Boards on which the cells run, each with a card and the settings of Linux.
@@ -175,8 +176,8 @@ impl Grid {
         names
     }
 
-    /// Returns the cells of the grid, on all boards or on the board `platform`. Also returns a text
-    /// for each cell that is left out, with the reason.
+    /// Returns the cells of the grid (a cell is a combination of board, card and load), on all
+    /// boards or on the board `platform`. Also returns the reasons why cells are left out.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
@@ -228,7 +229,8 @@ const LONGER: [u64; 3] = [4, 16, 64];
 /// out.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
-/// Runs all settings of a cell with this seed, and returns their figures.
+/// Runs the load of a cell (board, card and load) with all settings and this seed, and returns the
+/// figures.
 pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }

@@ -68,8 +68,8 @@ impl Judged {
     }
 }
 
-/// Returns the cells in the text of a file of reports, with the rates of unmodified Linux. An error
-/// is one line.
+/// Parses a file of reports of `mmcq guest`. Returns the measured cases (board, card and load) with
+/// the rates of unmodified Linux. An error is one line.
 pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     let mut cells: Vec<Seen> = Vec::new();
     for (number, report) in (1..).zip(reports(text)?) {

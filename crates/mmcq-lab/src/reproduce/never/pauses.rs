@@ -15,7 +15,7 @@ use crate::runner::Setting;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// Other job that uses the card beside the jobs that pause.
+/// A further job that uses the card at the same time as the jobs that pause after each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// No other job uses the card.

@@ -49,10 +49,10 @@ impl Summary {
         sum
     }
 
-    /// Returns true if all of these hold: mmcq is slower than Linux, or has a longer percentile, in
-    /// exactly the cells that the list of open losses names; no setting is faster than the physical
-    /// limit; and of the sequential cells that are not at the limit, mmcq is faster in at least
-    /// half.
+    /// Returns true if all of these hold. First, mmcq is slower than Linux, or has a longer 99th
+    /// percentile, only in cases that a list names, and still in all of these. Second, no setting
+    /// is faster than the physical limit. Third, of the sequential cases below that limit, mmcq is
+    /// faster in at least half.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;

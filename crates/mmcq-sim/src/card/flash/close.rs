@@ -62,7 +62,8 @@ pub struct Gc {
 }
 
 impl Gc {
-    /// Returns the number of not sequential bytes after which stall number `index` (from 0) is due.
+    /// Returns the number of bytes written not sequentially after which the garbage collection
+    /// stall with number `index` (from 0) comes.
     fn due_bytes(&self, index: u64) -> u64 {
         // 2^64 / golden ratio: its multiples spread evenly over the stretch.
         let place = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -141,7 +141,8 @@ pub struct Flash {
     pub(crate) journal: Journal,
     /// Faults that strike the card's flash.
     pub(crate) faults: Faults,
-    /// Real capacity of the flash, and how worn out it is.
+    /// How much capacity the flash really has, and after how many written bytes it is worn out. The
+    /// registers may show other values.
     pub(crate) wear: Wear,
     /// Number of the partition that the card writes now.
     pub(crate) partition: u8,

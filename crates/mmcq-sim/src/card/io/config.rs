@@ -11,7 +11,7 @@ pub const CIS_BASE: u32 = 0x1000;
 pub struct Cis {
     /// Bytes of the CIS area from [`CIS_BASE`] on.
     pub image: Vec<u8>,
-    /// Value of all bytes after the image.
+    /// Value of all bytes of the CIS area after those in `image`.
     pub fill: u8,
     /// CIS pointers of the card (index 0) and of the functions 1 to 7, 24 bits each.
     pub pointers: [u32; 8],

@@ -320,7 +320,8 @@ impl Sparse {
         }
     }
 
-    /// Makes sure that this table of the directory exists.
+    /// Makes sure that the directory has a table of pages at the index `table`. If that whole table
+    /// was untouched or erased, its new pages are so too.
     #[inline]
     fn table(&mut self, table: usize) {
         let was = match self.tables[table] {

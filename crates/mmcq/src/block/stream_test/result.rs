@@ -4,7 +4,7 @@ use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
 use core::fmt;
 
-/// The times of one run: the requests of a case, sent once.
+/// The times of one run. A run sends all requests of a test case once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTimes {
     /// Time that the client has waited for its requests and for the flush after writes, in
@@ -78,7 +78,7 @@ impl fmt::Display for StreamOutcome {
     }
 }
 
-/// The result of a case.
+/// The result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamResult {

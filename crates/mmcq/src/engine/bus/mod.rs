@@ -58,9 +58,10 @@ pub(super) enum Outcome {
 pub(super) struct Bus<H> {
     /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
     blocked: bool,
-    /// The phase that the controller has, or is about to get.
+    /// The phase (a command with its data) that the controller executes, or that is the next to
+    /// start.
     phase: Phase,
-    /// Time at which the controller got the phase, in nanoseconds.
+    /// Time in ns at which the controller got the phase `phase`, or first refused it.
     began_ns: u64,
     wire: Wire,
     /// The phase that ended last.
@@ -189,8 +190,8 @@ impl<H: Host> Bus<H> {
         self.note_start(result, now_ns)
     }
 
-    /// Starts the prepared phase as [`start`](Self::start) does, for phases that drivers start in
-    /// fewer instructions.
+    /// Starts the prepared phase (a command with its data) as [`start`](Self::start) does, by the
+    /// driver's method for common commands, which needs fewer instructions.
     #[inline(always)]
     pub fn start_fast(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start_fast(&self.phase, segments, timeout_ns);

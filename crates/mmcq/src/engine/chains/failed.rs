@@ -59,7 +59,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Ends the chain if the phase that has failed is a chain; otherwise does nothing.
+    /// Handles a failure: ends the chain (transfers that the controller executes from one list) if
+    /// the controller has one; otherwise does nothing.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.lane.has_chain() {

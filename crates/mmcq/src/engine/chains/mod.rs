@@ -119,7 +119,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// Returns the counters of chains; `None`: the profile sends no chains.
+    /// Returns the counters of chains (lists of transfers that the controller executes); `None`:
+    /// the firmware's [`Profile`] leaves chains out.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }

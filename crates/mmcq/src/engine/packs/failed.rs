@@ -29,8 +29,9 @@ const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Handles a status of the card. Returns true if it may show an error of a packed write; then
-    /// it completes no write, and the failed entry is searched first.
+    /// Handles a status of the card. Returns true if the status may show an error of a packed
+    /// write. Then the caller must not complete any write by this status; the engine first searches
+    /// the failed entry.
     #[inline(always)]
     pub fn pack_keeps(&mut self, status: u32) -> bool {
         let Some(packs) = self.packs_mut() else { return false };

@@ -46,7 +46,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Records whether it is known which writes of the last pack have succeeded.
+    /// Records whether it is known which writes of the last packed command have succeeded.
     pub(in crate::engine) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.packs_mut() {
             packs.set_fate(fate);

@@ -52,7 +52,7 @@ pub enum ServiceRequest {
     Dismissed,
 }
 
-/// State of the engine's requests for help.
+/// State of the engine's requests to the supervisor, which sends commands for recovery and upkeep.
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
@@ -419,7 +419,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.ask_for(help, now_ns);
     }
 
-    /// Requests help without counting a step of recovery: nothing has failed.
+    /// Requests the supervisor's help (commands for a chore, for example) although nothing has
+    /// failed. The request is not counted as a step of recovery.
     pub(in super::super) fn ask_for(&mut self, help: ServiceRequest, now_ns: u64) {
         let chore = matches!(
             help,

@@ -84,8 +84,8 @@ impl Incident {
         }
     }
 
-    /// Handles a transfer that went well while an incident was open. The incident ends, with two
-    /// exceptions. The request that the incident is about may still be queued: the transfer was
+    /// Handles a transfer that went well while recovery from a failure (an incident) is open. The
+    /// incident ends, with two exceptions. The failed request may still be queued: the transfer was
     /// another request's, or only a piece of it. Or that request may still need a flush.
     #[cold]
     pub fn went_well<const N: usize, P: Profile>(&mut self, slots: &Slots<N>, card: &mut Card) {

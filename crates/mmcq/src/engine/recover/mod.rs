@@ -48,13 +48,13 @@ pub(super) use help::Helping;
 pub use help::ServiceRequest;
 use questions::state_pause_ns;
 
-/// Longest time of an incident, in addition to the card's own times for a read and a write.
+/// Longest recovery from a failure (an incident), beyond the card's own times of reads and writes.
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
-/// How many times one incident repeats a tuning that a reset of the controller has lost.
+/// How many times recovery from one failure repeats a tuning that a controller reset has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;

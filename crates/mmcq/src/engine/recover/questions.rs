@@ -25,8 +25,8 @@ pub(super) fn state_pause_ns(questions: u32) -> u64 {
 }
 
 impl Card {
-    /// Returns whether the incident's time limit allows another try. The time for the polls that
-    /// would follow if the try fails is included.
+    /// Returns whether the time limit of recovery from the failure allows another try. The time for
+    /// the polls that would follow if the try fails is included.
     pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
         let card_ns = self.plan().longest_ns();
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))

@@ -72,8 +72,9 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Gives this error to each write of which a piece was transferred. The write ends with it when
-    /// its turn comes. Returns false if there is no such write.
+    /// Stores this error as the answer to each queued or active write of which some blocks were
+    /// already transferred. The write ends with this answer when its place in the queue is reached.
+    /// Returns false if there is no such write.
     #[cold]
     pub fn fail_begun_writes(&mut self, error: Error) -> bool {
         let mut found = false;

@@ -209,7 +209,7 @@ impl Slot {
         self.tried = !matches!(self.kind, Kind::Read { .. } | Kind::Flush);
     }
 
-    /// Sets whether the request must be flushed after its status has come.
+    /// Sets whether a flush of the card's cache must follow the request, after its status has come.
     pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
@@ -238,7 +238,7 @@ impl Slot {
         }
     }
 
-    /// Adds blocks that were transferred.
+    /// Adds `blocks` to the number of the request's blocks that were transferred.
     #[inline(always)]
     pub fn moved_more(&mut self, blocks: u32) {
         self.moved_blocks += blocks;

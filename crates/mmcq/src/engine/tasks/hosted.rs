@@ -153,7 +153,7 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     /// Switches the controller's command queue engine off if it has no task. Returns true if the
-    /// lines are then free for a phase of the driver.
+    /// driver can then use the bus lines for a command of its own.
     #[inline(always)]
     pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
         self.park(bus);
@@ -200,7 +200,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides what the queue engine does next. No phase is in progress.
+    /// Decides what the command queue engine does next. Called while no command of the driver is in
+    /// progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());

@@ -76,7 +76,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
     }
 
-    /// Returns whether the phase in progress is a command of the queue, or the data of a task.
+    /// Returns whether the command in progress is one of the card's queue: it announces a task,
+    /// polls the queue, or transfers the data of a task.
     #[inline(always)]
     pub(in crate::engine) fn has_fast_task(&self) -> bool {
         let stage = matches!(self.stage(), Stage::Extra | Stage::Main);

@@ -57,7 +57,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         events
     }
 
-    /// Masks the interrupts when no phase is in progress. Returns whether there was one.
+    /// Masks all interrupts if one is raised; called when the controller executes no command.
+    /// Returns whether an interrupt was raised.
     fn silence(&mut self) -> bool {
         let raw = self.regs.read32(L::AT.raw);
         let interrupts = raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0);
@@ -292,7 +293,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Returns the command's response, if the controller has not overwritten it, and the R1 of the
-    /// automatic CMD12, if the phase had one.
+    /// automatic CMD12, if the controller sent one.
     fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
         let response = self.response(active.resp);
         if !active.stops {

@@ -43,7 +43,7 @@ pub(super) struct Active {
     pub(super) right: bool,
 }
 
-/// How a phase transfers data.
+/// How a phase (a command with its data) transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The phase has no data.
@@ -82,7 +82,8 @@ impl Active {
         }
     }
 
-    /// Returns the raw status bits that must be set before the phase has ended.
+    /// Returns the bits of the raw interrupt status register that must all be set before the phase
+    /// (a command with its data) has ended.
     pub(super) fn needs(&self) -> u32 {
         let data = match self.work {
             // For CMD11 the controller reports no end of the command.

@@ -133,7 +133,7 @@ impl<R: Regs> Pl181<R> {
         self.transfer.left_bytes -= bytes;
     }
 
-    /// Returns the fault that ends the phase, or `None`.
+    /// Returns the fault that ends the command in progress or its data; `None` if there is none.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -162,8 +162,9 @@ impl<R: Regs> Pl181<R> {
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Returns the end of the phase if all its events have arrived; `None` otherwise. The end is a
-    /// fault if the response carries the index of another command.
+    /// Returns the result of the command in progress if all events of the command and its data have
+    /// arrived; `None` otherwise. The result is a fault if the response carries the index of
+    /// another command.
     fn over(&self, active: &Active) -> Option<Result<Done, Fault>> {
         if active.seen & active.command_good() == 0 {
             return None;

@@ -90,7 +90,8 @@ impl Script {
         self.push(Act::Pause(ns));
     }
 
-    /// Inverts these bits in the value of the next step if that step is a write.
+    /// Inverts these bits in the value that the script's next step writes; changes nothing if that
+    /// step is no write.
     fn invert_next(&mut self, bits: u8) {
         if let Some(Act::Write(word)) = self.acts.get_mut(self.next) {
             *word ^= u32::from(bits);
@@ -139,7 +140,7 @@ enum Wait {
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },
-    /// The next call has come, which begins a wait of this many nanoseconds. The wait does not
+    /// The driver is called again. Only then a wait of this many nanoseconds begins. It does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
     /// than the writes.
     Rest(u32),

@@ -7,7 +7,7 @@ use super::config::{Chip, RtsxConfig};
 use super::regs::*;
 use crate::host::Timing;
 
-/// Time after which an access to a register of the link has ended, in nanoseconds.
+/// Time after which an access to a register of the PCI Express link has ended, in nanoseconds.
 const LINK_NS: u32 = 100_000;
 /// Values of the register [`PULL_3`] (pull-ups and pull-downs of pads): the first pulls CMD down,
 /// the second pulls CMD up. The other three fields are those of the card's clock, of its detection

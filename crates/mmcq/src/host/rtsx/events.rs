@@ -111,8 +111,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(None)
     }
 
-    /// Records whether a tuning block matched the pattern (`good`), and returns the result of its
-    /// phase.
+    /// Records whether a tuning block matched the pattern (`good`), and returns the result of the
+    /// command that read this block.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
         // Tuning tries phases that do not work, so an error is expected; the next list clears it.
         self.state.uncleared = !good;

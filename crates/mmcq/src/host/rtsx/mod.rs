@@ -79,8 +79,9 @@ pub struct Rtsx<R: Regs, D: Dma> {
     state: Condition,
     /// Last value written to [`BIER`].
     enable: u32,
-    /// Interrupts that are masked because they may persist: overcurrent, until the supply is
-    /// switched or the chip is reset; a phase's events, until the next phase.
+    /// Interrupts that are masked because they may persist. Overcurrent is masked until the supply
+    /// is switched or the chip is reset, and the end of a command or its data until the next
+    /// command.
     masked: u32,
 }
 

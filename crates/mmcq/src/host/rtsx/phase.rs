@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 
 const VOLTAGE_SWITCH: u8 = 11;
 const STOP_TRANSMISSION: u8 = 12;
-/// Largest block of a phase, in bytes.
+/// Largest block size of a data transfer, in bytes.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Value of SD_CFG2 for a transfer without a command.
 const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
@@ -234,7 +234,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Adds the operations that clear the state left by the last phase or bus operation.
+/// Adds the operations that clear the state left by the last command or bus operation.
 fn prepare(list: &mut List<'_>, state: &Condition) {
     if state.uncleared {
         list.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);

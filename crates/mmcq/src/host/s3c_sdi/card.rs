@@ -29,8 +29,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Checks after a phase, when DAT1 carries the card interrupt again, whether the card requests
-    /// attention. If so, masks the card interrupt and returns true.
+    /// Checks after a command and its data, when DAT1 carries the card interrupt again, whether the
+    /// card requests attention. If so, masks the card interrupt and returns true.
     pub(super) fn level_asks(&mut self) -> bool {
         self.card_irq && self.dat1_low() && self.take_card_interrupt()
     }

@@ -13,7 +13,7 @@ enum Progress {
     None,
     /// The phase has advanced, and has not ended.
     Some,
-    /// The phase has ended with this result.
+    /// The command, with its data or busy, has ended with this result.
     Ended(Result<Done, Fault>),
 }
 

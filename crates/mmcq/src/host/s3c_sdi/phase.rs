@@ -15,7 +15,7 @@ const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIM
 /// DMA then has at most 16 words to read, and one poll takes as long as several words.
 const DMA_LOOKS: u16 = 64;
 
-/// The phase that is in progress.
+/// The phase (a command with its data or busy) that the controller executes now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,

@@ -233,7 +233,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.bus.deadline_ns = now_ns.saturating_add(limit_ns);
     }
 
-    /// Clears the driver's state: no phase is in progress, and the state of the lines is unknown.
+    /// Clears what the driver knows of a command in progress, and of the state of the bus lines.
     fn forget(&mut self) {
         (self.active, self.fast_end) = (None, NEVER);
         self.forget_concurrent();

@@ -22,8 +22,8 @@ const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 /// State of the commands that are sent while the data of another command are transferred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
-    /// Response to the phase's own command, if it is a short one (32 bits). A command during the
-    /// data overwrites the response register.
+    /// Response to the data command in progress, if it is a short one (32 bits). Another command
+    /// during the data overwrites the response register.
     response: u32,
     line: Line,
 }
@@ -79,8 +79,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Saves the response of the phase in progress and acknowledges its Command Complete. Called
-    /// before the first other command is sent during the phase's data, which would overwrite that
+    /// Saves the response of the data command in progress and acknowledges its Command Complete.
+    /// Called before the first other command is sent during the data, which would overwrite that
     /// response.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
@@ -94,9 +94,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.fast_end = NEVER;
     }
 
-    /// Returns the saved response of a phase during which a command was sent; 0 for other phases,
-    /// whose response is in the registers. If the controller is gone, the result may be all ones,
-    /// as its registers are.
+    /// Returns the saved response of a data command during whose data another command was sent; 0
+    /// for all other commands, whose response is in the registers. If the controller is gone, the
+    /// result may be all ones, as its registers are.
     pub(super) fn kept_response(&self) -> u32 {
         match &self.concurrent {
             Some(_) if self.present_state().is_none() => u32::MAX,
@@ -160,7 +160,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
-    /// Resets the CMD circuit; its status bits belong to no phase from now on.
+    /// Resets the CMD circuit, and clears the status bits of the command, which was sent during a
+    /// data transfer. If the controller may still send an automatic CMD12, the reset follows after
+    /// the data.
     pub(super) fn reset_concurrent(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);

@@ -39,9 +39,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Returns the end of the phase in progress in short form, if it is the only event and has no
-    /// error. The phase has an R1, and no data or data by ADMA. In all other cases, returns all
-    /// events in the full form.
+    /// Returns the end of the command in progress (and of its data) in short form, if it is the
+    /// only event and has no error. The command has an R1, and no data or data by ADMA. In all
+    /// other cases, returns all events in the full form.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
@@ -144,7 +144,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Continues the phase in progress; returns its result if it has ended.
+    /// Continues the phase (a command with its data and busy) in progress; returns its result if it
+    /// has ended.
     fn advance(
         &mut self,
         active: &mut Active,

@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (a command with its data): checks whether the controller can execute it, and
+//! writes the registers.
 
 use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
@@ -88,7 +89,7 @@ impl Work {
         }
     }
 
-    /// Returns the interrupts that the phase enables.
+    /// Returns the interrupts that the driver enables for the command in progress and its data.
     const fn signal(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,

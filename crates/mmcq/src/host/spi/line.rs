@@ -70,7 +70,7 @@ impl<P: Port> Line<P> {
         !self.going
     }
 
-    /// Selects or deselects the card.
+    /// Selects the card if `on` is true, and deselects it otherwise.
     pub fn select(&mut self, on: bool) {
         if self.selected != on {
             self.selected = on;

@@ -1,5 +1,5 @@
-//! A phase as a program, that is, a sequence of exchanges: the end of each exchange selects the
-//! next one.
+//! A phase (a command with its data and busy) as a program, that is, a sequence of exchanges of
+//! bytes on the SPI bus: the end of each exchange selects the next one.
 
 use super::blocks::Blocks;
 use super::card::{Card, Open};
@@ -62,7 +62,7 @@ enum Turn {
     /// Continue in a later call, because the exchange that was started is long: it transfers a
     /// block, or polls a slow card.
     Later,
-    /// The phase has ended.
+    /// The end of the program: the command with its data has ended.
     End,
 }
 
@@ -157,7 +157,7 @@ impl Program {
         }
     }
 
-    /// Starts the first exchange; [`run`](Self::run) continues the program when it has ended.
+    /// Starts the program's first exchange on the SPI bus; [`run`](Self::run) continues it.
     pub fn begin<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) {
         // No first step of a program ends or fails before an exchange.
         let _ = self.step(line, segments);

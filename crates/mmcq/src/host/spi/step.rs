@@ -54,7 +54,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Returns whether the card may be in the middle of a block if the phase ends at this step.
+    /// Returns whether the card may be in the middle of a block if the transfer ends at this step.
     pub fn tears(self) -> bool {
         use Step::{Block, Check, Register, Rest, Sent, Started, Token};
         matches!(self, Register | Token | Block | Rest | Check | Started | Sent)

@@ -22,7 +22,8 @@ const IO_ABORT: u32 = 1 << 31 | 6 << 9;
 /// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The end of the time for which the lines are low.
+    /// The end of the pause in which the controller holds the lines low, as a part of a power
+    /// cycle.
     Cycle,
     /// The end of the time for which the lines are high without a clock.
     Off,

@@ -16,7 +16,7 @@ pub(super) const COMMAND_ERRORS: u32 = COMMAND_CRC_FAIL | COMMAND_TIMEOUT;
 /// Status flags that report an error of data.
 pub(super) const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | DMA_ERROR;
 
-/// The phase that is in progress.
+/// The phase (a command with its data or busy) that the controller executes now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,
@@ -43,7 +43,7 @@ pub(super) enum Work {
     Dma(Direction),
     /// The data go through the bounce buffer.
     Bounce(Direction),
-    /// The phase reads a tuning block, which stays in the bounce buffer.
+    /// The command reads a tuning block, which stays in the bounce buffer.
     Tune,
     /// The tuning block was bad, and a CMD12 resets the data path.
     TuneEnds,
@@ -66,7 +66,7 @@ impl Active {
         if matches!(self.resp, Resp::None) { COMMAND_SENT } else { RESPONSE_END }
     }
 
-    /// Returns whether the card may be busy after the phase.
+    /// Returns whether the card may be busy after the command and its data.
     pub(super) const fn may_be_busy(&self) -> bool {
         matches!(self.resp, Resp::R1b) || self.work.writes()
     }
@@ -81,7 +81,8 @@ impl Active {
         self.command_good() | more
     }
 
-    /// Returns the flags that must interrupt so that the phase continues.
+    /// Returns the flags that must raise the interrupt, because the command in progress waits for
+    /// them.
     pub(super) const fn wanted(&self) -> u32 {
         if matches!(self.work, Work::TuneEnds) {
             return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;

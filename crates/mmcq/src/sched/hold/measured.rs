@@ -34,8 +34,8 @@ pub(super) struct Measured {
     held: bool,
     /// Whether a transfer was started at once, without a delay, in the measurement in progress.
     went: bool,
-    /// Number of decisions since the last trial (some decisions against the prediction, to measure
-    /// both ways).
+    /// Number of decisions since the last trial. In a trial some decisions go against the
+    /// prediction, so that both choices are measured.
     chances: u16,
     /// Number of transfers until the trial in progress ends; a trial takes some decisions against
     /// the prediction, to measure both ways.

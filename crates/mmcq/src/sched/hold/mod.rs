@@ -55,8 +55,8 @@ use ways::{Loop, Ways};
 
 /// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account that pays for holds, in multiples of the fixed time of a
-/// transfer. It limits what the engine loses when a client stops that has always sent its next
+/// Largest balance of the account of time that may be lost by delaying starts, in multiples of the
+/// fixed time of a transfer. It limits the loss when a client stops that has always sent its next
 /// request.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: each transfer allows the engine to lose 1/256 of the transfer's time by delayed starts.
@@ -143,7 +143,7 @@ pub struct Hold {
     /// Age number of the oldest request that later requests have overtaken, and the number of
     /// blocks of those later requests.
     passed: (u32, u32),
-    /// When the transfer in progress began.
+    /// Time in ns at which the transfer in progress began.
     began_ns: u64,
     /// When the last transfer ended.
     free_ns: u64,
@@ -346,7 +346,8 @@ impl Hold {
         }
     }
 
-    /// Notes that a transfer begins.
+    /// Notes that the transfer of these contiguous requests begins, so that its times can be
+    /// measured.
     pub(crate) fn note_start(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
         (self.began_ns, self.told) = (now_ns, false);

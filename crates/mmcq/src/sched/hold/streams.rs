@@ -9,8 +9,8 @@ const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row. If the next request of a stream has come this often within half of the
-/// mean time, the stream counts as faster: the new time replaces the mean.
+/// Number of requests in a row after which a stream counts as faster: if each of them came within
+/// half of the mean time, the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -41,7 +41,8 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
+    /// Returns the part of these contiguous requests from block `lba` on. The number of its
+    /// requests is estimated from the number of its blocks.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -118,8 +119,8 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first request of a completed group comes back, as a straight line over the
-    /// group's size: a submitter may handle all completions before it sends the next request.
+    /// Time from the completion of a group of requests until the submitter sends the next request,
+    /// as a straight line over the group's size: a submitter may handle all completions first.
     pauses: Costs,
     /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
     /// is in progress.
@@ -263,10 +264,10 @@ impl Stream {
         }
     }
 
-    /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
-    /// of the requests came before the last completion. Requests that come too soon after the last
-    /// completion belong to the group before it, if some requests of that group have not come back
-    /// yet.
+    /// Returns the group of completed requests that the client has replaced by the new requests
+    /// which came at `came_ns`. `earlier`: how many of them came before the last completion.
+    /// Requests that come too soon after the last completion replace those of the group before it,
+    /// if some requests of that group have not been replaced yet.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
@@ -434,8 +435,10 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Notes that the engine gives up its wait for the missing requests of a stream, of which
-    /// `waiting` requests wait. Returns true if some were missing.
+    /// Notes that the engine no longer waits for further requests of the stream whose last request
+    /// ends before block `end`. `waiting`: number of its requests that wait in the engine. Returns
+    /// true if the stream usually has more requests in flight than these, so that some were
+    /// missing.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

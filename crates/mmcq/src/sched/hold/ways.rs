@@ -34,10 +34,10 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Returns the times in ns of the two ways to transfer all requests of the loop once: all in
-    /// one transfer, or in two transfers. `settles_ns`: time from the end of a transfer until its
-    /// requests are complete. `free_ns`: when the controller became free. `None`: the costs of a
-    /// transfer or the client's pauses are not known.
+    /// Predicts how long it takes to transfer all requests of the [`Loop`] once: all in one
+    /// transfer, or in two transfers. All times are in ns. `settles_ns`: time from the end of a
+    /// transfer until its requests are complete. `free_ns`: when the controller became free.
+    /// `None`: the costs of a transfer or the client's pauses are not known.
     pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
         let fixed_ns = costs.fixed_ns()?;
         let moved_ns =

@@ -94,7 +94,7 @@ pub(crate) enum Step {
 /// Whether the result of the writes in the last packed command is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The result is known, or there are no writes.
+    /// The result of the last packed writes is known, or there were none.
     Known,
     /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
@@ -149,7 +149,8 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// Forgets the pack and its limits: there is no card any more, or it will be brought up again.
+    /// Forgets the transfers collected for a packed command, and the limits of such commands: there
+    /// is no card any more, or it will be brought up again.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
@@ -199,8 +200,8 @@ impl Packs {
         self.pays.begin(direction, packed, requests, now_ns);
     }
 
-    /// Clears the time when the last pack began: something else begins now, so the pack's time is
-    /// not known.
+    /// Clears the time at which the last packed command began: something else begins now, so the
+    /// time of the packed command cannot be measured.
     pub(crate) fn reset_timing(&mut self) {
         self.pays.reset_timing();
     }
@@ -228,7 +229,7 @@ impl Packs {
         self.entries.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether an entry overlaps these blocks.
+    /// Returns whether one of the collected transfers (entries) overlaps these blocks.
     pub(crate) fn meets(&self, start: u64, end: u64) -> bool {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }

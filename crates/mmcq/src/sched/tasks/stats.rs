@@ -17,7 +17,8 @@ pub enum Demotion {
     Fell(u32),
     /// No announced task became ready in this many milliseconds.
     NeverReady(u32),
-    /// A task, pack or chain failed twice in ten seconds, or five times in ten minutes.
+    /// Tasks, packed commands or chains failed too often: twice in ten seconds, or five times in
+    /// ten minutes.
     Failures,
     /// The controller reported a chain as complete that it had not executed to its end.
     EndsEarly,

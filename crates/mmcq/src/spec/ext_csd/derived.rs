@@ -21,7 +21,7 @@ pub enum Hpi {
 pub enum PreEol {
     /// Code 0: the device does not report how many spare blocks are used up.
     Undefined,
-    /// Code 1: less than 80 % is used.
+    /// Code 1: less than 80 % of the spare blocks are used up.
     Normal,
     /// Code 2: 80 % is used.
     Warning,

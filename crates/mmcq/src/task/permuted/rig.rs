@@ -165,7 +165,7 @@ pub(super) const TIMER: Timer = Timer {
 pub(super) struct LoomHost {
     caps: Caps,
     running: Option<Phase>,
-    /// Number of phases that have ended.
+    /// Number of phases (commands with their data) that have ended.
     pub ended: Arc<AtomicU32>,
     pub line: Arc<Signal>,
     /// Whether the interrupt line falls when its cause is cleared; otherwise the interrupt

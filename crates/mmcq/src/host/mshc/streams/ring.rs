@@ -39,7 +39,7 @@ fn pieces(segments: &[Segment]) -> impl Iterator<Item = (u64, u32)> + Clone {
     segments.iter().map(|segment| (segment.bus, segment.len))
 }
 
-/// State of an open read.
+/// State of an open read: a CMD18 that further requests continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     /// Index of the descriptor in the table at which the DMA stops.
@@ -195,8 +195,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.run = Some(run);
     }
 
-    /// Acknowledges the events of a phase of an open read, and returns the phase's result; `None`
-    /// if it has not ended.
+    /// Acknowledges the events of that part of an open read which one request gets, and returns its
+    /// result; `None` if that part has not ended.
     pub(super) fn take_ring(&mut self) -> Option<Result<Done, Fault>> {
         let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
         self.host.look(&mut run.active);
@@ -251,7 +251,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     }
 
     /// Masks the interrupts while an open read waits for its next request. Errors of blocks that
-    /// arrive in that time stay in the raw status for the next phase.
+    /// arrive in that time stay in the raw status, where the next request's transfer finds them.
     pub(super) fn hush(&mut self) {
         self.host.set_mask(0);
         self.host.regs.write32(AT.dma_enable, 0);

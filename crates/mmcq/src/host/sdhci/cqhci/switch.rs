@@ -222,8 +222,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if empty { Ok(()) } else { Err(QueueError::Buffer) }
     }
 
-    /// Gives the bus lines to the engine. Of the SD controller's interrupts, only errors and the
-    /// events that belong to no phase stay enabled.
+    /// Gives the bus lines to the command queue engine. Of the SD controller's interrupts, only
+    /// errors and those that do not belong to a command or its data (such as the card's interrupt)
+    /// stay enabled.
     fn take_lines(&mut self) {
         let host = &mut self.host;
         host.idle = false;
@@ -241,7 +242,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.route(INT_QUEUE);
     }
 
-    /// Enables the interrupts in `more`, errors, and events that belong to no phase.
+    /// Enables the interrupts in `more`, errors, and the events that do not belong to a command or
+    /// its data (such as the card's interrupt).
     fn route(&mut self, more: u32) {
         let phases = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
         let enable = self.host.shadow.enable & !phases | more;

@@ -84,7 +84,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     caps: Caps,
     config: StreamConfig,
     open: Option<Open>,
-    /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
+    /// Stops of the data transfer in progress, if SDMA stops this transfer at boundaries in memory.
     run: Option<Run>,
     /// Which command the wrapped driver sends in the phase in progress, if the end of this phase
     /// needs a special treatment here.
@@ -97,8 +97,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
-    /// A write that only the card keeps open. For the controller each of its phases is a complete
-    /// transfer.
+    /// A write that only the card keeps open. For the controller each of its parts, a command with
+    /// its data, is a complete transfer.
     Carrier,
     /// The transfer cannot be continued.
     Ended,
