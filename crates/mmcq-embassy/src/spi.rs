@@ -25,7 +25,8 @@ const BYTES: usize = BLOCK_BYTES as usize;
 struct Job {
     /// Clock to set first, in hertz; `None` keeps the present one.
     clock_hz: Option<u32>,
-    /// Level of the chip select to set then: true selects the card.
+    /// Level of the chip select to set after the clock and before the first byte: true selects the
+    /// card.
     select: Option<bool>,
     way: Way,
     bytes: usize,

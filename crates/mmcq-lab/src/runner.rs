@@ -240,7 +240,7 @@ pub enum RunError {
     Flush {
         /// Name of the job.
         job: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack and its scheduler) that cannot execute the job's flushes.
         setting: &'static str,
     },
     /// The setting does not support some requests of the recorded trace: models of Linux discard

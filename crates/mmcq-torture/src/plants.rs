@@ -27,7 +27,8 @@ const REQUESTS: (u64, u64) = (400_000, 100_000);
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
-/// Number of operations in the longest program of the exhaustive campaign.
+/// Number of requests in the longest program that the exhaustive campaign executes. (It executes
+/// every program, that is every short sequence of requests.)
 const LENGTH: u32 = 2;
 
 /// A bug that is planted on purpose, to test whether a campaign finds it.
@@ -101,7 +102,7 @@ pub enum Campaign {
 }
 
 impl Campaign {
-    /// All campaigns, in the order in which they are tried.
+    /// All campaigns of tests that look for a planted bug, in the order in which they are tried.
     pub const ALL: [Campaign; 17] = [
         Campaign::Random,
         Campaign::Streams,

@@ -41,7 +41,8 @@ pub enum Defer {
 }
 
 impl Defer {
-    /// Share of the cases that defer all completions. As many other cases defer only reads.
+    /// Share of the cases in which the engine reports all completions outside of the interrupt
+    /// (deferred). In as many other cases it defers only those of reads.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {

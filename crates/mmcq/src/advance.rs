@@ -52,7 +52,7 @@ pub struct Costs {
     pub thread_ns: u32,
     /// Least time of one poll of the controller.
     pub look_ns: u32,
-    /// Cost of a transfer of 1024 bytes through the FIFO by the CPU.
+    /// CPU time in nanoseconds for a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
     /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
@@ -249,8 +249,9 @@ const UNKNOWN: i32 = i32::MIN;
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Measured CPU costs of leaving a context and being called again, one for each context. Used
-    /// where the platform does not give the cost; 0: not measured yet.
+    /// Measured CPU costs in ns of leaving a [`Context`] (interrupt, deferred interrupt or thread)
+    /// and being called again: one for each context. Used where the platform does not give the
+    /// cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
     /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
     /// bits on the wire.

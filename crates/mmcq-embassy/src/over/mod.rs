@@ -31,7 +31,7 @@ enum Job {
 }
 
 struct Inner<'b> {
-    /// Work that the runner has not begun yet.
+    /// Work that the runner has not begun yet; `None`: there is none.
     job: Option<Job>,
     /// Whether the runner carries out work, and uses the buffer.
     running: bool,

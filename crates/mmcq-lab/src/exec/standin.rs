@@ -29,7 +29,8 @@ impl Folder {
     }
 }
 
-/// Stand-in for one file of the card: a program's descriptors of the file refer to the stand-in.
+/// Stand-in for one file of the card: what a program takes for its descriptors of that file are
+/// descriptors of the stand-in's folders.
 pub struct Standin {
     /// Folders that stand for the file in the program's descriptors: for reading, for writing, and
     /// for both.

@@ -62,7 +62,7 @@ impl Gone {
 pub struct Passed {
     /// Request that was overtaken.
     pub request: Completed,
-    /// Number of younger requests that left the scheduler before this one.
+    /// Number of younger requests that left the scheduler before the overtaken one.
     pub in_scheduler: u32,
     /// Number of younger requests that the driver received after this one but sent to the card
     /// first.
@@ -107,7 +107,7 @@ fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
     completed.iter().filter(before).map(|flush| flush.went_ns).max()
 }
 
-/// Rules by which a younger request may overtake.
+/// Rules by which a younger request may overtake an older one: may start or be complete before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Rule by which a younger request may overtake in the scheduler.

@@ -8,8 +8,8 @@ use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs whose mean is shown for a cell, as in the publication; some cells have fewer
-/// runs.
+/// Number of runs. Each number in the table is their mean, as in the publication; some lines have
+/// fewer runs.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.

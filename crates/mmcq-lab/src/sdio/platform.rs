@@ -85,11 +85,11 @@ pub struct Costs {
     pub irq_out_ns: u64,
     /// Time from the end of the interrupt handler to the start of the tasklet.
     pub tasklet_ns: u64,
-    /// Cost of sending a command to the card.
+    /// Cost of sending a command to the card, in nanoseconds.
     pub issue_ns: u64,
     /// Cost of putting a thread to sleep.
     pub switch_out_ns: u64,
-    /// Cost of waking a thread.
+    /// Cost of waking a thread, in nanoseconds.
     pub wake_ns: u64,
     /// CPU time of driver and user for each packet.
     pub work_ns: u64,

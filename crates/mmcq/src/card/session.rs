@@ -155,7 +155,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch.len_bytes()
     }
 
-    /// Ends a step with the error `error`.
+    /// Records `error` as the session's error, and returns [`Failed`], which ends the present step.
     pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
         self.error = error;
         Err(Failed)

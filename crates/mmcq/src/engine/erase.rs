@@ -75,7 +75,7 @@ impl Erase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
-    /// The kinds that the card can do, one [bit](Erase::bit) each.
+    /// The kinds of erase that the card supports, one [bit](Erase::bit) each.
     pub kinds: u8,
     /// Whether erases use the eMMC's commands; if false, those of SD.
     pub emmc: bool,

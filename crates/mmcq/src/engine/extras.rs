@@ -243,12 +243,12 @@ impl Memory {
         self.mapped.take()
     }
 
-    /// Returns whether the earlier pieces of the present long write are known to be on the medium.
+    /// Returns whether the earlier pieces (transfers) of the present long write were programmed.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
-    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
+    /// Records whether the earlier pieces (transfers) of the present long write were programmed.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }

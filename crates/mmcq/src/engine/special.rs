@@ -32,8 +32,8 @@ use crate::spec::response::R1;
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Slot {
-    /// Changes a request for zeroes into an erase that has the same effect, or into a write with
-    /// special rules.
+    /// Changes a request for zeroes into an erase, if erased blocks read as zeros on this card, or
+    /// into a write of a buffer of zeros.
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind() else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {

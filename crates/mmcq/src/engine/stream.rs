@@ -75,7 +75,8 @@ impl Close {
     /// Number of reasons to close an open transfer.
     pub const COUNT: usize = 10;
 
-    /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).
+    /// All reasons to close an open transfer, in the order of
+    /// [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
         Close::Break,
         Close::Barrier,
@@ -102,8 +103,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether a request is queued that has the direction of this batch and begins at block
-    /// `lba`.
+    /// Returns whether a queued request begins at block `lba` and has the direction of this batch
+    /// (the requests that one transfer carries).
     pub fn queued_at(&self, slots: &Slots<N>, lba: u64) -> bool {
         bits(slots.mergeable(self.direction()))
             .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
@@ -450,7 +451,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// Returns why the open transfer must be closed now; `None`: it may wait.
+    /// Returns why the open transfer (a CMD18 or CMD25 that later requests continue) must be closed
+    /// now; `None`: it may stay open.
     pub(super) fn must_close(&self, now_ns: u64) -> Option<Close> {
         if !H::CONTINUES {
             return None;

@@ -182,7 +182,8 @@ impl Chains {
         self.at = ChainAt::Waits;
     }
 
-    /// Notes that the chain was given to the controller, which executes it now.
+    /// Notes that the chain (a list of several transfers) was given to the controller, which
+    /// executes it now.
     pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);

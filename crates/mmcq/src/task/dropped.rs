@@ -132,7 +132,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|_| self.engine.io_resets.get())
     }
 
-    /// Clears all owed aborts: the card was reset, and none of its functions continues a transfer.
+    /// Notes that no I/O function needs an abort any more: the card was reset, so none of its
+    /// functions continues a transfer.
     pub(crate) fn owe_no_abort(&self) {
         self.inside(|_| self.engine.unfinished.set(0));
     }

@@ -282,7 +282,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn is_quiet(&self) -> bool = false;
         /// Calls [`Engine::awaited`]. A call from inside another call of this stack returns `None`.
         pub fn awaited(&self) -> Option<&Phase> = None;
-        /// Calls [`Engine::last_phase`]. A call from inside another call of this stack returns
+        /// Calls [`Engine::last_phase`], which returns the last ended phase (a command with its
+        /// data and busy) and its times. A call from inside another call of this stack returns
         /// `None`.
         pub fn last_phase(&self) -> Option<Span> = None;
         /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data

@@ -52,7 +52,7 @@ use questions::state_pause_ns;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
+/// Most commands to the card that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
 /// How many times one incident repeats a tuning that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;

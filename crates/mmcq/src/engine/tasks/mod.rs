@@ -192,8 +192,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         has
     }
 
-    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only where
-    /// it pays: for measurements, or for a load that is known.
+    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only while
+    /// it makes them faster (while several reads wait). For measurements, or for a load that is
+    /// known.
     pub fn always_use_task_queue(&mut self, always: bool) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_always(always);
@@ -285,8 +286,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(true, now_ns)
     }
 
-    /// Decides what the software does next with the card's queue. If a queue engine drives the queue
-    /// from now on, the software only ends its last tasks.
+    /// Does the next step with the card's queue while software drives it: announces a task,
+    /// executes one, or asks which tasks are ready. If the controller's queue engine drives the
+    /// queue from now on, software only ends the tasks that it has announced.
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
         if self.send_described(now_ns) {

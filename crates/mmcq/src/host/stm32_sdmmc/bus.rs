@@ -30,7 +30,7 @@ enum Stage {
     Command,
     /// The data path becomes idle, after the driver has stopped it.
     Abort,
-    /// The end of the voltage switch to 1.8 V.
+    /// The end of the switch of the signal lines to 1.8 V.
     Switch,
 }
 

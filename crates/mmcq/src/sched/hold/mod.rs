@@ -96,7 +96,8 @@ pub(crate) struct Held {
     fixed_ns: u64,
     /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
-    /// Number of requests that the delayed start waits for and that have not come yet.
+    /// Number of requests that have not come yet and for which the engine delays the start of a
+    /// transfer.
     awaited: u8,
     /// Number of requests that came during the hold and that the statistics of sequential streams
     /// do not count yet.

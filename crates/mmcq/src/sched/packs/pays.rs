@@ -22,8 +22,8 @@ pub(super) struct Pays {
     /// number of requests, and the time in ns of its begin. `None`: another transfer has begun
     /// since.
     began: Option<(usize, usize, u32, u64)>,
-    /// Number of transfers since the last trial of the slower way (in packs, or alone) began, for
-    /// reads and for writes.
+    /// Number of transfers, for reads and for writes, since the slower of two ways was last tried
+    /// again: to send requests in packs (packed commands), or one by one.
     turns: [u8; 2],
 }
 

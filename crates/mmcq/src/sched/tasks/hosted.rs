@@ -49,7 +49,7 @@ pub struct Hosted {
     at: At,
     /// Whether the command queue engine drives the card's queue; if false, the software does.
     drives: bool,
-    /// Most blocks of a task.
+    /// Largest number of blocks in one task.
     blocks: u32,
     /// Number of blocks of the largest task so far.
     largest: u32,

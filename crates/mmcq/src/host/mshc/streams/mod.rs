@@ -45,7 +45,8 @@ const SEND_STATUS: u8 = 13;
 /// Size in bytes of the memory for read data that no request wants ([`Scrap`]).
 const SCRAP_BYTES: u32 = 512;
 
-/// Which transfers the driver keeps open. Enable only what was tried on the controller.
+/// Which transfers the driver leaves open (without a CMD12), so that the next request can continue
+/// them. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenTransfers {
@@ -118,7 +119,8 @@ enum Open {
     Ended,
 }
 
-/// What a phase that the wrapped driver executes does for an open write.
+/// What a phase (a command with its data) that the wrapped driver executes means for a write that
+/// is open on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -132,8 +134,9 @@ enum Plain {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register. Maps
-    /// `scrap` for DMA for the lifetime of the program.
+    /// Makes a driver that leaves those transfers open (without a CMD12) that `config` names, so
+    /// that the next request can continue them. Writes no register. Maps `scrap` for DMA for the
+    /// lifetime of the program.
     ///
     /// While CMD12 ends an open read, more data arrive, and need descriptors. If the descriptor
     /// table of `host` is too small for them, no read stays open.
