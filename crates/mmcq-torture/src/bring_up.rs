@@ -150,7 +150,7 @@ struct Speed {
     width: Width,
 }
 
-/// Results of the bring-ups in one slot.
+/// Results of the bring-ups in one slot (a controller with a card).
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// Number of bring-ups in which a fault happened.

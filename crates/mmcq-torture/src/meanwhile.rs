@@ -19,7 +19,8 @@ pub(super) struct Pause {
 }
 
 impl Run<'_> {
-    /// Returns whether clients have to wait until the stack is resumed. One of them tries before.
+    /// Returns whether clients must not submit requests, because the stack is suspended. Returns
+    /// false once in each suspension: the stack must then refuse a request.
     pub(super) fn holds_back(&mut self) -> bool {
         self.pause.as_mut().is_some_and(|pause| pause.refuses && std::mem::replace(&mut pause.refused, true))
     }

@@ -79,7 +79,8 @@ pub enum Campaign {
     /// Campaign in which the card is replaced by another one: each case does this once, at each
     /// event of a run in turn.
     AnotherCard,
-    /// Random cases on controllers that leave transfers open.
+    /// Random cases on controllers that leave transfers open (without a CMD12), so that requests
+    /// continue them.
     Streams,
     /// Random cases on ST's SDMMC.
     Sdmmc,
@@ -237,8 +238,8 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Looks for all of these bugs; each thread takes one after the other. Returns the results in their
-/// order. Calls `progress` after each.
+/// Looks for all of these planted bugs; each thread takes one after the other. Returns the results
+/// in their order. Calls `progress` after each.
 pub fn look_for_all(
     all: &[Planted],
     card: Option<usize>,

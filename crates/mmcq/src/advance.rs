@@ -253,8 +253,8 @@ pub struct WaitStrategy {
     /// and being called again: one for each context. Used where the platform does not give the
     /// cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
-    /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
-    /// bits on the wire.
+    /// For each class of phases (such as commands, reads, writes): the mean time in ns that a phase
+    /// takes more (or less) than its bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
     /// log2 of the number of data lines, plus 8 for data on both edges.

@@ -127,7 +127,8 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the driver's setting in which only this way of keeping transfers open is enabled.
+    /// Returns the driver's setting in which only this way of leaving transfers open (without a
+    /// CMD12) is enabled.
     fn config(self) -> StreamConfig {
         self.with(StreamConfig::NONE)
     }

@@ -109,7 +109,8 @@ impl Decides<'_> {
     }
 }
 
-/// Gain of a setting for one load, compared with the first setting that ran this load.
+/// Gain of a setting for one load: by how much it is faster than the first setting that ran this
+/// load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
     /// Setting whose gain this is.

@@ -67,8 +67,8 @@ pub struct Passed {
     /// Number of younger requests that the driver received after this one but sent to the card
     /// first.
     pub in_driver: u32,
-    /// Number of younger requests that went first because of a flush. The flush is this request
-    /// itself, or one for which this request waited.
+    /// Number of younger requests that went before the overtaken request because of a flush. The
+    /// flush is the overtaken request itself, or one for which it waited.
     pub at_flush: u32,
 }
 

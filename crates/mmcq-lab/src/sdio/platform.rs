@@ -122,7 +122,7 @@ pub struct Own {
     pub exit: f64,
     /// Number of instructions from an acknowledged interrupt to the next command.
     pub step: f64,
-    /// Number of instructions of one round of the FIFO loop.
+    /// Number of instructions of one round of the loop that moves words between FIFO and memory.
     pub fifo: f64,
     /// Cost in ns of reading a register of the controller.
     pub register_ns: u64,

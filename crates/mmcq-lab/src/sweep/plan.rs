@@ -42,7 +42,7 @@ struct Limit {
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.
     pub rows: Vec<Row>,
-    /// Whether no I/O of the point failed.
+    /// Whether no I/O of the run at this point of the grid failed.
     pub well: bool,
 }
 

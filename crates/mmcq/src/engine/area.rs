@@ -101,7 +101,8 @@ impl Area {
         }
     }
 
-    /// Notes that a long command that writes PARTITION_CONFIG has ended well.
+    /// Notes that a request of the kind `LongCommand` (a command with busy) has written
+    /// PARTITION_CONFIG without an error.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),

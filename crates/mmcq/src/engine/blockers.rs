@@ -210,8 +210,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Sets the causes that the parts of the engine show: `found` replaces all bits except those of
-    /// [`GATE`].
+    /// Sets the causes that were found in the parts of the engine: `found` replaces all bits except
+    /// those of [`GATE`].
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;

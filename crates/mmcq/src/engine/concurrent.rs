@@ -59,7 +59,8 @@ pub(super) enum Turn {
     /// A phase of an I/O function waits while another phase is in progress. The called code returns
     /// true if it sends the waiting phase now.
     Begin,
-    /// Call before the controller's events are read. Returns true if the command has ended.
+    /// Called before the controller's events are read: handles the end of the command on the line,
+    /// if it has come. Returns true if it has.
     Ack,
     /// The command is over: requests that waited for the CMD line continue.
     GoOn,

@@ -10,7 +10,8 @@ use crate::host::Direction;
 pub(super) struct FastLimits {
     /// The block number after the card's last block.
     sectors: u64,
-    /// Most blocks of a read and of a write; 0: no request of this direction takes the fast path.
+    /// Most blocks of a read and of a write on the fast path (the short code for ordinary
+    /// requests); 0: no request of this direction takes it.
     blocks: [u32; 2],
     /// Whether writes may end by the fast path: the controller signals the end of their busy.
     writes_end: bool,

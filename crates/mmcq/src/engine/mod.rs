@@ -108,7 +108,8 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers<H, P>,
     durability: Durability,
-    /// The transfer or request in progress, and the state of the card's queue, packs and chains.
+    /// The transfer or request in progress, and the state of the card's queue, of packs (packed
+    /// commands) and of chains (lists of transfers).
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
     /// The driver, with the phase in progress.

@@ -39,7 +39,7 @@ enum Ends {
     Stopped,
 }
 
-/// A phase for the controller, and how long it may take.
+/// A phase (a command with its data and busy) for the controller, and how long it may take.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,

@@ -219,7 +219,8 @@ impl Streams {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
     }
 
-    /// Returns whether a transfer is left open. A host that cannot continue one has none.
+    /// Returns whether a CMD18 or CMD25 is left open on the card, so that a request can continue
+    /// it. A host that cannot continue a transfer leaves none open.
     #[inline(always)]
     pub fn is_left_open<H: Host>(&self) -> bool {
         H::CONTINUES && self.open().is_some()

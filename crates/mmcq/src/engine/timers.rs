@@ -138,8 +138,8 @@ impl Timers {
         now_ns >= self.wake_ns
     }
 
-    /// Returns whether the time `wake_ns` for the next step of the stage in progress has come, and
-    /// clears it if so.
+    /// Returns whether the time `wake_ns` of the engine's next action (such as a poll of the
+    /// controller) has come, and clears it if so.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;

@@ -18,7 +18,8 @@ const NONE: u64 = u64::MAX;
 
 /// Time code of a request that may start at once.
 const AT_ONCE: u64 = 0;
-/// Time code of a request that starts at its ideal time.
+/// Time code of a request that starts at the time that the trace gives, counted from the start of
+/// the run.
 const WHEN_DUE: u64 = 1;
 /// Time code of a request that starts some time after the start of the previous one.
 const AFTER_START: u64 = 2;

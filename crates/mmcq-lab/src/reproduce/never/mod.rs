@@ -114,9 +114,9 @@ pub struct Grid {
     pub places: &'static [Place],
     /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
-    /// Numbers of requests that each job has under way.
+    /// Values to try for the number of requests that each job has under way.
     pub depths: &'static [u32],
-    /// Numbers of jobs that run at the same time.
+    /// Values to try for the number of jobs that run at the same time.
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],

@@ -123,7 +123,8 @@ impl fmt::Display for StreamResult {
 pub struct StreamVerdict {
     /// Cases in which requests have continued open transfers, with the right data.
     pub right: u16,
-    /// Number of cases with the right data in which no transfer stayed open.
+    /// Number of cases with the right data in which no transfer stayed open from one request to the
+    /// next.
     pub not_kept: u16,
     /// Number of cases that cannot show an error, because the card has the same data everywhere.
     pub unproven: u16,

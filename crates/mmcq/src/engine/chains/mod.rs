@@ -337,7 +337,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes the requests of a chain: all of its transfers have ended well.
+    /// Completes the requests of a chain (a list of transfers): all of its transfers have ended
+    /// well.
     fn chain_ended(&mut self, now_ns: u64) {
         self.lane.set_idle();
         self.timers.clear();

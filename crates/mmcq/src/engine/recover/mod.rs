@@ -198,7 +198,7 @@ impl Incident {
         self.spent & 1 << step as u16 != 0
     }
 
-    /// Takes a measure that may be taken once. Returns false if it was taken before.
+    /// Takes a step of recovery that may be taken once. Returns false if it was taken before.
     fn spend(&mut self, step: RecoveryStep) -> bool {
         let bit = 1 << step as u16;
         let fresh = self.spent & bit == 0;

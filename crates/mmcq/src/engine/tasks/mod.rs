@@ -257,7 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
     }
 
-    /// Switches the card's queue on, if that pays now.
+    /// Switches the card's queue on if it would make the waiting requests faster, and would have
+    /// done so often enough before.
     #[inline(never)]
     fn try_enter_queue(&mut self, now_ns: u64) -> Turn {
         let (reads, writes) =

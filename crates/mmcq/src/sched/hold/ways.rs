@@ -7,8 +7,9 @@ use super::streams::Stream;
 /// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two predicted times are close if they differ by less than this, in ns; then both ways are tried.
-/// It is the time of a wake-up: the learned times of streams may be wrong by this much.
+/// Two predicted times, with one transfer and with two, are close if they differ by less than this,
+/// in ns; then both ways are tried. It is the time of a wake-up: the learned times of streams may
+/// be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
 /// Two predicted times, with one transfer and with two, count as equal if they differ by less than
 /// 1 / `LEVEL`. Then the last decision is repeated.

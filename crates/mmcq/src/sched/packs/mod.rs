@@ -72,7 +72,7 @@ impl PackStats {
 pub(crate) struct Entry {
     pub start: u64,
     pub blocks: u32,
-    /// Number of requests that were merged into this entry.
+    /// Number of requests that were merged into this entry of the packed command.
     pub members: u8,
     /// Whether the entry is a reliable write.
     pub reliable: bool,

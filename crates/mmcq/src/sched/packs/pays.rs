@@ -81,7 +81,7 @@ mod tests {
     use std::vec::Vec;
 
     /// Runs two thousand transfers of four requests on a card with these times, and returns how
-    /// many were packs.
+    /// many were packs (packed commands).
     fn count_packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
         let mut now_ns = 1;
         let ways: Vec<bool> = (0..2_000)

@@ -125,7 +125,8 @@ enum Resets {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register.
+    /// Makes a driver that leaves those transfers open (without a CMD12) that `config` names, so
+    /// that the next request can continue them. Writes no register.
     ///
     /// If one of the conditions in [`Streams`] is not met, `config` has no effect.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {
