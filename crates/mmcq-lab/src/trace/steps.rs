@@ -130,7 +130,7 @@ pub struct Data {
     pub direction: Direction,
     /// Argument of the command: address of the first block, in blocks or (on small cards) in bytes.
     pub first: u32,
-    /// Number of blocks that the phase transferred.
+    /// Number of blocks that the phase (a command with its data) transferred.
     pub blocks: u32,
 }
 

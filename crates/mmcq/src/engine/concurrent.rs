@@ -47,7 +47,7 @@ pub(super) struct Concurrent<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
-    /// The phase of an I/O function, of the request in this slot.
+    /// The command of an I/O function (CMD52 or CMD53), of the request in this slot.
     Io(u8),
     /// A command for the card's queue: CMD44, CMD45, or CMD13 that reads which tasks are ready.
     Task(Step),

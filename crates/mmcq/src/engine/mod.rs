@@ -434,8 +434,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ///
     /// # Safety
     /// The caller calls none of [`Host`]'s methods that take `&mut self`, and does not replace the
-    /// driver. Both can end a phase without the engine's knowledge; the engine would then return
-    /// memory that the controller still uses.
+    /// driver. Both can end a phase (a command with its data) without the engine's knowledge; the
+    /// engine would then return memory that the controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         self.bus.host_mut()

@@ -1,5 +1,5 @@
-//! The results of phases: the controller's events are read, and the series of
-//! [`phases`](super::phases) continues, ends or has failed.
+//! The results of phases (commands with their data and busy): the controller's events are read, and
+//! the series of [`phases`](super::phases) continues, ends or has failed.
 
 use super::concurrent::Turn;
 use super::extras::Event;

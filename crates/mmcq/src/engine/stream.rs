@@ -54,7 +54,7 @@ pub enum Close {
     Barrier,
     /// No request continued the open transfer in the time for which it was kept open.
     Idle,
-    /// No request was known that might continue the open transfer.
+    /// No request was known that might continue the open transfer (CMD18 or CMD25).
     End,
     /// The transfer has reached the end of the card.
     Edge,
@@ -62,7 +62,7 @@ pub enum Close {
     Stop,
     /// The controller asked for a new tuning.
     Retune,
-    /// The host failed to continue the open transfer.
+    /// The host failed to continue the open transfer (with data but without a new command).
     Fault,
     /// Writes of the transfer are complete, and their status has been missing for the longest
     /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
@@ -72,7 +72,7 @@ pub enum Close {
 }
 
 impl Close {
-    /// Number of reasons to close an open transfer.
+    /// Number of reasons to close (end by CMD12) an open transfer.
     pub const COUNT: usize = 10;
 
     /// All reasons to close an open transfer, in the order of

@@ -18,7 +18,8 @@ pub struct StreamTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {
-    /// The data are right, and requests have continued an open transfer.
+    /// The data are right, and requests have continued an open transfer (a CMD18 or CMD25 that was
+    /// not ended).
     Right,
     /// The data are right. No request has continued an open transfer: the driver closes each
     /// transfer for such memory or such requests.

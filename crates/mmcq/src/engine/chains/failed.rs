@@ -115,8 +115,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends or puts back the requests of a chain that failed, after a reset: the controller does
-    /// not use their memory any more.
+    /// Ends or puts back the requests of a chain (a list of transfers) that failed, after a reset:
+    /// the controller does not use their memory any more.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {

@@ -193,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether recovery has already used this measure for the present failure.
+    /// Returns whether recovery has already taken this step for the present failure.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
@@ -276,7 +276,7 @@ impl<E, T: Lanes> Lane<E, T> {
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
 
-    /// Records that the phase in progress, or the wait for it, has failed with this error.
+    /// Records that the command in progress, or the wait for its end, has failed with this error.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, incident: &mut Incident, error: Error) {

@@ -226,7 +226,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.config.source_hz / half
     }
 
-    /// Returns the value of the control register without the bits that a phase adds.
+    /// Returns the value of the control register without the bits that belong to a single command
+    /// or its data.
     pub(super) fn control(&self) -> u32 {
         CONTROL_INTERRUPTS | if self.bus.ddr && !L::DESIGN_WARE { CONTROL_DDR } else { 0 }
     }

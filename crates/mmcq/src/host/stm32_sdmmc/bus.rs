@@ -85,7 +85,7 @@ impl Bus {
         self.clock_hz
     }
 
-    /// Returns the bits of the data control register that stay set from phase to phase.
+    /// Returns the bits of the data control register that stay the same for all commands.
     pub(super) const fn data_control(&self) -> u32 {
         if matches!(self.listens, Listens::No) { 0 } else { DATA_SDIO }
     }

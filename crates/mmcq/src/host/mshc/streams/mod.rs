@@ -98,7 +98,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     /// enough for every request of this size, however its memory is divided into segments.
     ring_bytes: u32,
     open: Option<Open>,
-    /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
+    /// The phase (the data of one request) in progress, if it transfers data of an open read, or
+    /// sends the CMD12 of one.
     run: Option<Run>,
     /// Kind of the phase in progress, if the wrapped driver executes it as an ordinary phase.
     plain: Plain,
@@ -245,7 +246,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.busy.take()
     }
 
-    /// Forgets the open transfer, because the lines or the whole controller are reset.
+    /// Forgets the open transfer (a CMD18 or CMD25 that was not ended), because the lines or the
+    /// whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;
