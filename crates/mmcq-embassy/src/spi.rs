@@ -307,7 +307,7 @@ impl Drop for Loan<'_, '_> {
     }
 }
 
-/// Carries out an exchange. Returns true if it had no error.
+/// Carries out an exchange of bytes on the SPI bus. Returns true if it had no error.
 async fn carry_out<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)>(
     bus: &mut B,
     select: &mut C,

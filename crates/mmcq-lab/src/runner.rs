@@ -97,7 +97,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// All settings that a run can have.
+    /// All settings that a run can have: which stack serves the jobs, and whose CPU costs count.
     pub const ALL: [Setting; 21] = [
         Setting::None,
         Setting::HsqTag,

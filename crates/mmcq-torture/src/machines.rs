@@ -203,7 +203,8 @@ fn with_driver(
 }
 
 impl<P: Profile> Machine<(NoLock, Driver, P)> {
-    /// Makes a machine with an SDHCI controller; its power comes on at `now_ns`.
+    /// Makes a machine (controller, card and stack) with an SDHCI controller; its power comes on at
+    /// `now_ns`.
     pub fn sdhci(
         setup: &Setup,
         profile: P,
@@ -530,7 +531,8 @@ fn sdmmc_driver<const PIECES: usize>(
 }
 
 impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {
-    /// Makes a machine with a card in SPI mode on its own bus; its power comes on at `now_ns`.
+    /// Makes a machine (controller, card and stack) with a card in SPI mode on its own bus; its
+    /// power comes on at `now_ns`.
     pub fn spi(
         setup: &Setup,
         profile: P,

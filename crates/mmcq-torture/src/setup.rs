@@ -144,7 +144,7 @@ pub struct Setup {
     pub merge: bool,
     /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair, 3 any request by chance, 4 the newest.
     pub scheduler: u8,
-    /// Size in sectors of the window that requests use.
+    /// Size in sectors of the window: the part of the card to which the requests go.
     pub window: u32,
     /// Place on the card of the window of sectors that requests use.
     pub place: Place,

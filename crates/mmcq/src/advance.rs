@@ -161,7 +161,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Describes the wait for the end of this phase, with the amounts that its length depends on.
+    /// Describes the wait for the end of this phase (a command with its data) by what its length
+    /// depends on: the bits of the command, and the data's direction and size.
     pub const fn of(phase: &Phase) -> Wait {
         let response_bits = match phase.command.resp {
             Resp::None => 0,
@@ -341,7 +342,8 @@ impl WaitStrategy {
         wait.clocks(bus).saturating_mul(1_000_000_000).checked_div(u64::from(bus.clock_hz))
     }
 
-    /// Returns the cost of leaving this context and coming back; `None`: not known yet.
+    /// Returns the CPU cost in ns of leaving this context (interrupt or thread) and coming back;
+    /// `None`: not known yet.
     pub fn price_ns(&self, from: Context) -> Option<u64> {
         let told_ns = self.costs.price_ns(from);
         let price_ns = match told_ns {

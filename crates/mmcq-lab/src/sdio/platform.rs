@@ -26,7 +26,7 @@ pub enum Kind {
     Sdhci,
 }
 
-/// A table of the file: quantities by name.
+/// One table of the board's file: the board's numbers by name.
 type Section = BTreeMap<String, Quantity>;
 
 #[derive(Deserialize)]

@@ -145,7 +145,7 @@ impl Grid {
         &self.axes
     }
 
-    /// Returns the number of points of the grid.
+    /// Returns the number of points of the grid (combinations of the axes' values).
     pub fn points(&self) -> usize {
         self.points
     }

@@ -109,7 +109,8 @@ impl Sweep {
         self.places.of(scene, &self.load)
     }
 
-    /// Checks that the jobs, the board and the card of a point can be loaded.
+    /// Checks that the jobs, the board and the card of a point of the grid (a combination of
+    /// values) can be loaded.
     fn check(&self, point: usize) -> Result<(), String> {
         let place = self.place(&self.scene(point)?);
         let fault = place.loaded.as_ref().err().or(place.configuration.as_ref().err());

@@ -94,7 +94,7 @@ pub(super) enum Event {
     Write(u8),
     /// A step of the request in progress has ended; the value is the card's status after the step.
     Done(u32),
-    /// The pause of a step is over.
+    /// The pause between two steps of the request in progress is over.
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),

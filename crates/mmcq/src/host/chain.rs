@@ -136,9 +136,9 @@ pub unsafe trait ChainHost {
     /// executed.
     fn begin_chain(&mut self) -> bool;
 
-    /// Describes the next transfer of the chain: a command with data that ends by itself
-    /// ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)). `segments` are
-    /// mapped, in order, and hold the blocks.
+    /// Describes the next transfer of the chain (the list of transfers): a command with data that
+    /// ends by itself ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)).
+    /// `segments` are mapped, in order, and hold the blocks.
     ///
     /// # Errors
     /// [`StartError::Unsupported`]: the phase is no such transfer, its memory has too many

@@ -70,7 +70,7 @@ pub(crate) struct Link {
     pub direction: Direction,
     pub start: u64,
     pub blocks: u32,
-    /// The slots of the requests that were merged into this transfer.
+    /// The slots of the requests that were merged into this transfer of the chain.
     pub members: SlotSet,
 }
 

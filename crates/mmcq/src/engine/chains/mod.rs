@@ -94,9 +94,10 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
-    /// where several wait. A `most` below two switches chains off. If the engine has given chains
-    /// up, the call lets it try them again. The setting holds for every card.
+    /// Sends ordinary reads and writes to the controller in chains (lists) of at most `most`
+    /// transfers, where several wait. A `most` below two switches chains off. If the engine has
+    /// stopped using chains after failures, the call lets it try them again. The setting holds for
+    /// every card.
     ///
     /// Returns false if the profile sends no chains ([`Chained`](crate::sched::Chained)), or the
     /// controller executes none ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says

@@ -201,7 +201,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the counters of the card's queue; `None`: the profile does not use a card's queue.
+    /// Returns the counters of the card's queue; `None`: the engine's profile (the parts that the
+    /// firmware contains) has no code for a card's queue.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }

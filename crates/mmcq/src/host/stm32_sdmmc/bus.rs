@@ -47,7 +47,7 @@ enum Listens {
 /// The bus settings, and the progress of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
-    /// Value of the clock register without its divider.
+    /// Value of the clock register (bus width, timing and other bits) without its divider.
     lines: u32,
     /// Divider field of the clock register.
     divider: u32,

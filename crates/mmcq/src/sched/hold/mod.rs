@@ -53,7 +53,8 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
+/// First balance, in ns, of an account. Time that is lost by a delayed start of a transfer is paid
+/// from the account; if it has too little, no start is delayed.
 const CREDIT_NS: i64 = 1_000_000;
 /// Largest balance of the account that pays for holds, in multiples of the fixed time of a
 /// transfer. It limits what the engine loses when a client stops that has always sent its next

@@ -64,7 +64,7 @@ pub struct Hosted {
     heard_ns: u64,
     /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
-    /// Deadline of the halt or clear that is under way.
+    /// Time in ns by which the command queue engine must have halted, or cleared its tasks.
     until_ns: u64,
 }
 

@@ -64,8 +64,9 @@ impl OpenTransfers {
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 
-/// Memory for the data that the card sends after the last wanted block of an open read. The
-/// controller writes into this memory, so the memory must live as long as the program.
+/// Memory for the data that the card sends after the last wanted block of an open read (a CMD18
+/// that serves several requests). The controller writes into this memory, so the memory must live
+/// as long as the program.
 #[repr(C, align(512))]
 #[derive(Debug)]
 pub struct Scrap {
