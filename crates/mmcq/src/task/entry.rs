@@ -159,7 +159,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
         /// page as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// Sets whether commands may be sent during the data of another one
+        /// Sets whether the I/O card answers CMD52 during data
         /// ([`Engine::set_concurrent_commands`]). Does nothing if called from inside another call
         /// of this stack.
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
@@ -285,9 +285,9 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn is_quiet(&self) -> bool = false;
         /// Calls [`Engine::awaited`]. A call from inside another call of this stack returns `None`.
         pub fn awaited(&self) -> Option<&Phase> = None;
-        /// Calls [`Engine::last_phase`], which returns the last ended phase (a command with its
-        /// data and busy) and its times. A call from inside another call of this stack returns
-        /// `None`.
+        /// Returns the last phase (a command with its data and busy) that has ended, with its times
+        /// ([`Engine::last_phase`]). Returns `None` if called from inside another call of this
+        /// stack.
         pub fn last_phase(&self) -> Option<Span> = None;
         /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data
         /// line and a stopped clock.
