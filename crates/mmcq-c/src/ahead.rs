@@ -108,8 +108,8 @@ pub(crate) struct Ahead {
     used: Cell<u64>,
     /// The lists that the driver maps once; closing the controller unmaps them.
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
-    /// Whether `mmcq_open` is just making the driver. During that time, a mapping that the driver
-    /// makes is one of its lists.
+    /// Whether `mmcq_open` is now making the driver. What the driver maps during that time are its
+    /// own descriptor lists, and not memory of the program.
     opening: Cell<bool>,
     /// Whether the controller has kept memory: no reset could stop it, so it may still use the
     /// memory of a request that has ended.

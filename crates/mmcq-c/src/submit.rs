@@ -65,7 +65,8 @@ pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
     /// Slots with a request, one bit each; a search checks only these slots.
     used: Cell<u64>,
-    /// Number of submitted requests; most programs have none.
+    /// Number of requests that the program has submitted by `mmcq_submit` and that have not ended;
+    /// most programs have none.
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,

@@ -19,7 +19,8 @@ use mmcq::engine::Error;
 use mmcq::host::Direction;
 use mmcq::sdio::IoError;
 
-/// Largest number of transfers in progress on one card; each function has at most one.
+/// Most transfers (`mmcq_io_request`) that may be under way on one card, over all its functions. A
+/// function may have one.
 const TRANSFERS: usize = 2;
 
 /// A transfer of an I/O function, declared in `mmcq.h`.

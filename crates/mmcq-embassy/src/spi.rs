@@ -25,7 +25,8 @@ const BYTES: usize = BLOCK_BYTES as usize;
 struct Job {
     /// Clock to set first, in hertz; `None` keeps the present one.
     clock_hz: Option<u32>,
-    /// Level of the chip select to set then: true selects the card.
+    /// Level of the chip select to set after the clock and before the first byte: true selects the
+    /// card.
     select: Option<bool>,
     way: Way,
     bytes: usize,
@@ -306,7 +307,7 @@ impl Drop for Loan<'_, '_> {
     }
 }
 
-/// Carries out an exchange. Returns true if it had no error.
+/// Carries out an exchange of bytes on the SPI bus. Returns true if it had no error.
 async fn carry_out<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)>(
     bus: &mut B,
     select: &mut C,

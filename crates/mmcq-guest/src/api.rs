@@ -269,8 +269,8 @@ pub unsafe extern "C" fn mmcq_sim_advance(sim: *mut mmcq_sim, now_ns: u64) {
     unsafe { whole(sim) }.reach(now_ns);
 }
 
-/// Returns the time in ns of the next event of model or schedule without a register access. All
-/// ones: there is none.
+/// Returns the time in ns of the next event of the model or its schedule, if the program accesses
+/// no register before. All ones: there is none.
 ///
 /// # Safety
 /// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.

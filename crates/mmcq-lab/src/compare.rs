@@ -239,7 +239,8 @@ impl Comparison {
         }
     }
 
-    /// Returns one line about the other fields that differ; `None`: there are none.
+    /// Returns one line that counts and names the differing fields that have no line of their own
+    /// in the comparison; `None`: there are no such fields.
     fn further(&self) -> Option<String> {
         let count = self.others.len();
         let names: Vec<&str> = self.others.iter().take(NAMED).map(|[name, ..]| name.as_str()).collect();

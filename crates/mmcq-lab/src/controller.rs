@@ -305,8 +305,8 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns which transfers the driver of DesignWare's controller leaves open. `told` is the value
-/// of `driver.continue_data` in the board's file.
+/// Returns which transfers the driver of DesignWare's controller leaves open (without a CMD12).
+/// `told` is the value of `driver.continue_data` in the board's file.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)

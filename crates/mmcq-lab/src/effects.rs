@@ -10,7 +10,8 @@ pub struct Figures {
     stats: Vec<Stats>,
     counters: Counters,
     verify_errors: Vec<String>,
-    /// fio's log files, which an option may ask for.
+    /// Names and contents of fio's log files, which an option of a job requests (such as
+    /// `write_lat_log=`).
     logs: Vec<(String, String)>,
 }
 
@@ -57,7 +58,8 @@ pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// Returns a hint that says what to try instead of the change at `index`; empty: none is known.
+/// Returns what to try instead of the change (`--set`) with the number `index`, which had no
+/// effect; empty: no hint is known.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

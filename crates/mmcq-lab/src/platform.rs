@@ -121,7 +121,7 @@ pub struct Quantity {
     pub interval: Option<[f64; 2]>,
 }
 
-/// Named numbers of a board's file with their origins; times in ns.
+/// Named times and costs of a board's file, in ns, each with where it comes from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,

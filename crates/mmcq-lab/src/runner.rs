@@ -97,7 +97,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// All settings that a run can have.
+    /// All settings that a run can have: which stack serves the jobs, and whose CPU costs count.
     pub const ALL: [Setting; 21] = [
         Setting::None,
         Setting::HsqTag,
@@ -240,7 +240,7 @@ pub enum RunError {
     Flush {
         /// Name of the job.
         job: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack and its scheduler) that cannot execute the job's flushes.
         setting: &'static str,
     },
     /// The setting does not support some requests of the recorded trace: models of Linux discard

@@ -14,8 +14,8 @@ const STEP_NS: u64 = 1_000;
 const IOS: usize = 32;
 
 thread_local! {
-    /// Recorder of the time steps of the machine that runs on this thread; `None`: nothing is
-    /// recorded.
+    /// Recorder of rate and depth over time for the simulation that runs on this thread; `None`:
+    /// nothing is recorded.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
@@ -146,8 +146,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches this thread's recorder of time series, if there is one, to a machine whose load begins
-/// now. A log of I/Os that was set before stays in use.
+/// Attaches this thread's recorder of time series, if there is one, to a simulation whose load
+/// begins now. A log of I/Os that was set before stays in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

@@ -65,8 +65,8 @@ pub enum Event {
     Cpu(CpuEvent),
     /// The controller's interrupt reaches the core that handles it.
     Irq,
-    /// A timer of the front end has expired. The field is the timer's number: if a newer timer was
-    /// set, the event is outdated.
+    /// A timer of the front end ([`Front`], the model of a stack) has expired. The field is the
+    /// timer's number: if a newer timer was set, the event is outdated.
     Timer(u64),
     /// The sleep of the job with this number is over.
     Alarm(u32),
@@ -86,7 +86,7 @@ pub trait Front {
     /// Handles the controller's interrupt, in interrupt context.
     fn irq(&mut self, sys: &mut System);
 
-    /// Executes a step on this core, after the step's CPU cost has been spent.
+    /// Executes on this core a step of the stack's code, after the step's CPU cost has been spent.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
     /// Handles the front end's timer that has expired, in interrupt context.

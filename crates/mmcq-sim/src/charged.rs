@@ -54,7 +54,8 @@ impl<H> Charged<H> {
         &self.inner
     }
 
-    /// Returns the wrapped driver, to change it or to call it without a charge.
+    /// Returns the wrapped driver, to change it or to call it without adding the CPU time of the
+    /// call to the virtual time.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }

@@ -53,7 +53,7 @@ pub enum CpuEvent {
     /// The present work of a core ends. The event has no effect if the core's work has changed
     /// since the event was scheduled.
     End {
-        /// Number of the core.
+        /// Number of the core whose work ends.
         core: u8,
         /// Generation number of the core's work when the event was scheduled. Each change of the
         /// work raises the number.

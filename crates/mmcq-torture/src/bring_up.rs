@@ -64,7 +64,8 @@ pub struct Slot {
 /// Function of the stack that brings the card up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The function `bring_up`.
+    /// The function [`bring_up`](card::bring_up), which finds out itself what kind of card is in
+    /// the slot.
     Any,
     /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
@@ -150,7 +151,7 @@ struct Speed {
     width: Width,
 }
 
-/// Results of the bring-ups in one slot.
+/// Results of the bring-ups in one slot (a controller with a card).
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// Number of bring-ups in which a fault happened.
@@ -474,8 +475,8 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps these slots. Calls `progress` in each slot after each kind of fault, and once more after
-/// the pairs of faults.
+/// Sweeps faults over the bring-up of each of these slots (a controller with a card). Calls
+/// `progress` in each slot after each kind of fault, and once more after the pairs of faults.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
     let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();

@@ -209,10 +209,10 @@ pub struct Case {
 pub enum Visit {
     /// The card is replaced by another card.
     Swap,
-    /// The card is replaced by another card, of another size if `other` is set, and comes back after
-    /// this number of events (0: never).
+    /// The card is replaced by another card (of another size if `other` is set). After `back`
+    /// events the first card is in the slot again; 0: never.
     Swaps {
-        /// Number of events after which the first card comes back.
+        /// Number of events after which the first card is in the slot again; 0: never.
         back: u16,
         /// Whether the other card has another size.
         other: bool,

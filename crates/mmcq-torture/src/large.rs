@@ -20,7 +20,8 @@ const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_2, 0.5), (0.002, 1.0)];
 const SHARES: [f64; 3] = [0.01, 0.1, 0.4];
 /// Share of a case's requests that become an erase, discard or zero; each case draws one value.
 const ERASES: [f64; 3] = [0.02, 0.1, 0.3];
-/// Size in sectors of the window that requests use: several erase groups of these cards.
+/// Size in sectors of the window (the part of the card to which the requests go): several erase
+/// groups of these cards.
 const WINDOW: u32 = 8192;
 
 /// Executes random cases with large requests until the share's number of requests is reached, or

@@ -33,7 +33,8 @@ thread_local! {
     static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Timer of the stack. It sets no alarm, since the machine reads the engine's deadline itself.
+/// Timer of the stack. It sets no alarm, since the simulated machine reads the engine's deadline
+/// itself.
 pub const TIMER: Timer = Timer { now_ns: stack_ns, set_alarm: |_| {} };
 
 /// Returns the time of the stack's clock in ns.

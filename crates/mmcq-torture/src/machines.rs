@@ -60,7 +60,7 @@ pub type BounceDriver = sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIP
 pub type QueueDriver = Narrow<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>;
 /// Driver of an SDHCI controller that executes chains (ADMA3).
 pub type ChainDriver = Narrow<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>;
-/// Driver of an SDHCI controller that leaves transfers open.
+/// Driver of an SDHCI controller that leaves transfers open (without a CMD12).
 pub type OpenDriver = Narrow<Streams<Port, ShadowMemory, DESCRIPTORS>>;
 /// Driver of Realtek's card reader.
 pub type ReaderDriver = Narrow<rtsx::Rtsx<ReaderPort, ShadowMemory>>;
@@ -68,8 +68,8 @@ type Narrowed<H> = Narrow<Meddled<H>>;
 /// Driver of a mobile storage host, and of its board (such as regulators and card detection).
 pub type HostDriver<L> =
     Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
-/// Driver of DesignWare's mobile storage host that leaves transfers open, and of its board (such as
-/// regulators and card detection).
+/// Driver of DesignWare's mobile storage host that leaves transfers open (without a CMD12), and of
+/// its board (such as regulators and card detection).
 pub type OpenHostDriver =
     Narrowed<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of ST's SDMMC, and of its board (such as regulators and card detection).
@@ -203,7 +203,8 @@ fn with_driver(
 }
 
 impl<P: Profile> Machine<(NoLock, Driver, P)> {
-    /// Makes a machine with an SDHCI controller; its power comes on at `now_ns`.
+    /// Makes a machine (controller, card and stack) with an SDHCI controller; its power comes on at
+    /// `now_ns`.
     pub fn sdhci(
         setup: &Setup,
         profile: P,
@@ -530,7 +531,8 @@ fn sdmmc_driver<const PIECES: usize>(
 }
 
 impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {
-    /// Makes a machine with a card in SPI mode on its own bus; its power comes on at `now_ns`.
+    /// Makes a machine (controller, card and stack) with a card in SPI mode on its own bus; its
+    /// power comes on at `now_ns`.
     pub fn spi(
         setup: &Setup,
         profile: P,

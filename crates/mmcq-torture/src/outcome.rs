@@ -52,7 +52,7 @@ pub struct Outcome {
     /// Number of events at which a power cut can leave the same contents of the card as at the
     /// event before, so that no run is needed.
     pub same_stakes: u64,
-    /// Number of events that had happened when the last request was submitted.
+    /// Number of events of the controller that had happened when the last request was submitted.
     pub all_asked: u64,
     /// Counts of the events of each [`Point`] (kind of event that a fault may strike) at several
     /// moments: before the first fault, at each new step of recovery, and at the end of recovery.

@@ -27,7 +27,8 @@ const REQUESTS: (u64, u64) = (400_000, 100_000);
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
-/// Number of operations in the longest program of the exhaustive campaign.
+/// Number of requests in the longest program that the exhaustive campaign executes. (It executes
+/// every program, that is every short sequence of requests.)
 const LENGTH: u32 = 2;
 
 /// A bug that is planted on purpose, to test whether a campaign finds it.
@@ -78,7 +79,8 @@ pub enum Campaign {
     /// Campaign in which the card is replaced by another one: each case does this once, at each
     /// event of a run in turn.
     AnotherCard,
-    /// Random cases on controllers that leave transfers open.
+    /// Random cases on controllers that leave transfers open (without a CMD12), so that requests
+    /// continue them.
     Streams,
     /// Random cases on ST's SDMMC.
     Sdmmc,
@@ -101,7 +103,7 @@ pub enum Campaign {
 }
 
 impl Campaign {
-    /// All campaigns, in the order in which they are tried.
+    /// All campaigns of tests that look for a planted bug, in the order in which they are tried.
     pub const ALL: [Campaign; 17] = [
         Campaign::Random,
         Campaign::Streams,
@@ -236,8 +238,8 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Looks for all of these bugs; each thread takes one after the other. Returns the results in their
-/// order. Calls `progress` after each.
+/// Looks for all of these planted bugs; each thread takes one after the other. Returns the results
+/// in their order. Calls `progress` after each.
 pub fn look_for_all(
     all: &[Planted],
     card: Option<usize>,

@@ -128,7 +128,7 @@ pub(super) struct Run<'r> {
     pub pause: Option<Pause>,
     /// Order in which requests and flushes have ended since power-on.
     pub ends: Ends,
-    /// Time in ns until which no request is submitted; `None`: no pause.
+    /// Time in ns until which the program submits no request; `None`: it does not pause.
     pub rest_until_ns: Option<u64>,
     /// The part of the case's [`Visit`] that is still to come: the event, and what happens to the
     /// card then.

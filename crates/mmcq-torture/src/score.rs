@@ -30,7 +30,7 @@ pub struct Score {
     pub runs: u64,
     /// Number of requests in all runs.
     pub requests: u64,
-    /// Number of power cuts.
+    /// Number of power cuts in all runs.
     pub cuts: u64,
     /// Number of requests that got an error.
     pub errors: u64,

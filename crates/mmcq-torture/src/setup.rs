@@ -41,7 +41,8 @@ pub enum Defer {
 }
 
 impl Defer {
-    /// Share of the cases that defer all completions. As many other cases defer only reads.
+    /// Share of the cases in which the engine reports all completions outside of the interrupt
+    /// (deferred). In as many other cases it defers only those of reads.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {
@@ -144,7 +145,7 @@ pub struct Setup {
     pub merge: bool,
     /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair, 3 any request by chance, 4 the newest.
     pub scheduler: u8,
-    /// Size in sectors of the window that requests use.
+    /// Size in sectors of the window: the part of the card to which the requests go.
     pub window: u32,
     /// Place on the card of the window of sectors that requests use.
     pub place: Place,

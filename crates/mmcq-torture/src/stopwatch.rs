@@ -116,7 +116,8 @@ pub struct Stopwatch {
     steps: u64,
     /// Number of lost interrupts that the stack has found since power-on.
     lost: u64,
-    /// Time in ns at which the incident began, and its highest step; `None`: no incident.
+    /// Time in ns at which the recovery in progress began, and its highest step so far; `None`: no
+    /// recovery is in progress.
     incident: Option<(u64, RecoveryStep)>,
     /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,

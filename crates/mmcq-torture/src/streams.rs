@@ -32,7 +32,8 @@ const LATE: f64 = 0.2;
 /// Time in ns that a register access takes. The driver of such a controller polls registers until
 /// the controller is done, so time must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
-/// Size in sectors of the window that requests use: large enough for many consecutive requests.
+/// Size in sectors of the window (the part of the card to which the requests go): large enough for
+/// many consecutive requests.
 const WINDOW: u32 = 256;
 /// Probability that a request starts at the sector after the request before it; each case draws one
 /// value.

@@ -78,8 +78,9 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
 
 /// Compares the recovery times after a single fault with their budgets.
 ///
-/// After three kinds of fault, only the whole incident and the answers of a dead card have a
-/// budget:
+/// After three kinds of fault, only two times have a budget: the whole time of recovery
+/// ([`Class::Whole`]), and the answers after the card was given up ([`Class::Dead`]). These faults
+/// are:
 ///
 /// - a busy that lasts;
 /// - a medium that does not answer;

@@ -15,11 +15,13 @@ use mmcq_sim::world::Stream;
 /// Share of the cases with each of: several clients; a scheduler that picks any request; another
 /// configuration of the engine; requests that are taken back or cancelled; pauses of the stack.
 const SHARES: [f64; 5] = [0.5, 0.3, 0.4, 0.3, 0.3];
-/// Share of the cases in which nothing of this module is used.
+/// Share of the cases in which the program uses none of the features of this module ([`SHARES`]
+/// lists them).
 const PLAIN: f64 = 0.4;
 /// Share of the cases on an SDHCI with the small stack.
 const LEAN: f64 = 0.15;
-/// Numbers of clients; each case with clients draws how many of the first ones it has.
+/// Identifiers of clients. A case with several clients draws how many of the first ones in this
+/// list it has.
 const CLIENTS: [u8; 6] = [1, 0, 2, 7, 200, 255];
 /// Longest pause of the stack, and longest jump of its clock, in nanoseconds.
 const PAUSE_NS: [u64; 3] = [50_000, 5_000_000, 400_000_000];

@@ -52,7 +52,7 @@ pub struct Costs {
     pub thread_ns: u32,
     /// Least time of one poll of the controller.
     pub look_ns: u32,
-    /// Cost of a transfer of 1024 bytes through the FIFO by the CPU.
+    /// CPU time in nanoseconds for a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
     /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
@@ -161,7 +161,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Describes the wait for the end of this phase, with the amounts that its length depends on.
+    /// Describes the wait for the end of this phase (a command with its data) by what its length
+    /// depends on: the bits of the command, and the data's direction and size.
     pub const fn of(phase: &Phase) -> Wait {
         let response_bits = match phase.command.resp {
             Resp::None => 0,
@@ -249,11 +250,12 @@ const UNKNOWN: i32 = i32::MIN;
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Measured CPU costs of leaving a context and being called again, one for each context. Used
-    /// where the platform does not give the cost; 0: not measured yet.
+    /// Measured CPU costs in ns of leaving a [`Context`] (interrupt, deferred interrupt or thread)
+    /// and being called again: one for each context. Used where the platform does not give the
+    /// cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
-    /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
-    /// bits on the wire.
+    /// For each class of phases (such as commands, reads, writes): the mean time in ns that a phase
+    /// takes more (or less) than its bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
     /// log2 of the number of data lines, plus 8 for data on both edges.
@@ -340,7 +342,8 @@ impl WaitStrategy {
         wait.clocks(bus).saturating_mul(1_000_000_000).checked_div(u64::from(bus.clock_hz))
     }
 
-    /// Returns the cost of leaving this context and coming back; `None`: not known yet.
+    /// Returns the CPU cost in ns of leaving this context (interrupt or thread) and coming back;
+    /// `None`: not known yet.
     pub fn price_ns(&self, from: Context) -> Option<u64> {
         let told_ns = self.costs.price_ns(from);
         let price_ns = match told_ns {

@@ -134,7 +134,8 @@ pub struct BlockDevice<'a, B: Platform, const N: usize> {
     losses: AtomicU8,
 }
 
-/// Makes a copy of the handle, which counts a loss as reported if the original has reported it.
+/// Makes a copy of the handle. If the original has reported a loss of written data, the copy does
+/// not report it again.
 impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
         BlockDevice { stack: self.stack, card: self.card, losses: AtomicU8::new(self.losses.load(Relaxed)) }

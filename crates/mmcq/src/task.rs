@@ -334,8 +334,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Calls the engine's `poll` (if `alarm`) or its `on_irq`, and then wakes tasks. For an engine
-    /// without the fast path. One function for both needs less code.
+    /// Calls the engine's `poll` (if `alarm`) or its `on_irq`, and then wakes the tasks whose
+    /// requests have ended. For an engine without the fast path (the short code for ordinary
+    /// requests). One function for both calls needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {

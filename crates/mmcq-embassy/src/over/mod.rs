@@ -31,7 +31,7 @@ enum Job {
 }
 
 struct Inner<'b> {
-    /// Work that the runner has not begun yet.
+    /// Work that the runner has not begun yet; `None`: there is none.
     job: Option<Job>,
     /// Whether the runner carries out work, and uses the buffer.
     running: bool,
@@ -44,7 +44,7 @@ struct Inner<'b> {
     filled: usize,
     /// Whether the engine has enabled the card interrupt.
     card_irq_on: bool,
-    /// Whether the card interrupt was reported.
+    /// Whether the card interrupt has come, and the engine has not taken it yet.
     card_irq: bool,
     /// Waker of the runner's task. It is cloned, woken and dropped outside of the lock, since a
     /// waker may call the stack.

@@ -30,8 +30,9 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         Runner { mailbox, bus, look_at: None }
     }
 
-    /// Carries out phases and bus operations, in a task of its own, as long as the stack is used.
-    /// `stack` is the stack whose engine has the other half.
+    /// Carries out phases (commands with their data) and bus operations, in a task of its own, as
+    /// long as the stack is used. `stack` must be the stack whose engine has the [`BusHost`] of the
+    /// same mailbox.
     ///
     /// If `wait_for_event` of the bus fails, the bus has no card interrupt. While the engine has
     /// the interrupt enabled, this call then reports it every 10 ms, so that the code that waits

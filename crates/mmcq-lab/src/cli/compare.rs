@@ -17,7 +17,8 @@ use std::process::ExitCode;
 
 /// Largest size in bytes of a file that is read as a report; no report is larger.
 const BYTES_MAX: u64 = 64 << 20;
-/// Depths at which the usual loads run, if none are given.
+/// Depths (numbers of requests under way) at which the built-in loads of `mmcq compare` run, if the
+/// user gives no depths.
 const DEPTHS: [u32; 3] = [1, 8, 32];
 /// Largest depth that a user can give: no card's queue and no job has more requests.
 const DEPTH_MAX: u32 = 1024;

@@ -93,7 +93,7 @@ pub struct Ended {
 /// Reason why a program did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The board cannot be built, or the run of its machine failed.
+    /// The board cannot be built, or the run on it failed.
     #[error(transparent)]
     Run(#[from] RunError),
     /// Something that the program needs does not exist, or the program cannot be started; the text

@@ -69,7 +69,7 @@ pub enum Word {
     Polled = 9,
 }
 
-/// Word in a job's slot of the shared memory, by its index.
+/// A field of 32 bits in a job's slot of the shared memory, by its index.
 #[derive(Clone, Copy)]
 enum Of {
     Posted = 0,

@@ -29,7 +29,8 @@ impl Folder {
     }
 }
 
-/// Stand-in for one file of the card: a program's descriptors of the file refer to the stand-in.
+/// Stand-in for one file of the card: what a program takes for its descriptors of that file are
+/// descriptors of the stand-in's folders.
 pub struct Standin {
     /// Nameless folders to which the program's file descriptors refer in place of the file: one for
     /// reading, one for writing, and one for both.

@@ -1,5 +1,6 @@
-//! Chooses jobs that determine the free values of a fit. Before a fit, these are jobs to run on the
-//! board. After a fit, these are jobs whose figures would add information.
+//! Chooses jobs that determine the free values of a fit (the values that it may change). Before a
+//! fit, these are jobs to run on the board. After a fit, these are jobs whose figures would add
+//! information.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};
@@ -67,8 +68,8 @@ pub struct Open<'a> {
     pub noise: f64,
 }
 
-/// Returns a job in the form in which a fit has its loads: a job with this `rw=` word, block size
-/// in KiB and `iodepth`, and the one figure that it would give (its rate).
+/// Returns a load of a fit that consists of one job and one figure, the job's rate. The parameters
+/// are the job's `rw=` word, its block size in KiB and its `iodepth`.
 fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
     let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());
@@ -116,7 +117,7 @@ fn parted(rw: &'static str) -> (&'static str, &'static str) {
     rw.strip_suffix("+fsync").map_or((rw, "0"), |rw| (rw, "1"))
 }
 
-/// Returns the jobs to choose from for a fit of these free values.
+/// Returns the jobs to choose from for a fit that may change these values.
 fn candidates(free: &[Free]) -> Vec<(&'static str, u64, u32)> {
     let durable = free.iter().any(|free| free.key.ends_with("flash.cache.flush_us"));
     JOBS.into_iter().chain(DURABLE.into_iter().filter(|_| durable)).collect()

@@ -17,7 +17,8 @@ fn holds(ends: &[f64], value: &Value) -> bool {
     matches!(*ends, [least, most] if (least..=most).contains(&value.after))
 }
 
-/// Returns the uncertainty of these fitted values as text, for the source of a table.
+/// Returns text about the uncertainty of these fitted values. It becomes a part of `source`, which
+/// says in the card's or board's file where a table's values come from.
 fn said(values: &[&Value]) -> String {
     let one = |value: &&Value| {
         let name = value.key.rsplit('.').next().unwrap_or(&value.key);

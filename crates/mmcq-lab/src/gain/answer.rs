@@ -58,7 +58,7 @@ impl Point {
     }
 }
 
-/// Effect of an uncertain value on a gain.
+/// How much a gain (by how much mmcq is faster) changes with an uncertain value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     /// Index in [`Answer::values`] of the uncertain value.
@@ -110,7 +110,8 @@ impl Decides<'_> {
     }
 }
 
-/// Gain of a setting for one load, compared with the first setting that ran this load.
+/// Gain of a setting for one load: by how much it is faster than the first setting that ran this
+/// load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
     /// Setting (stack and configuration) that is compared with the first setting of the cell.
@@ -124,8 +125,8 @@ pub struct Gain {
     /// (stand-ins) are known to differ from unmodified Linux by more, that difference makes the
     /// interval wider. Without uncertain values, both are [`Gain::percent`].
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over the same runs as for [`Gain::ends`], without the
-    /// difference between the stand-ins and unmodified Linux.
+    /// Lowest and highest rate in MiB/s over the same runs as for [`Gain::ends`]. How much the
+    /// stand-ins (our models of Linux) are known to differ from unmodified Linux is not included.
     pub mib_s: [f64; 2],
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.

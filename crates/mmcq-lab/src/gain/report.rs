@@ -78,8 +78,8 @@ impl Answer {
         all
     }
 
-    /// Returns the values that change any gain, each with its largest effect in percent, the
-    /// largest effect first.
+    /// Returns the values that change by how much mmcq is faster in any load, each with its largest
+    /// effect in percent, the largest effect first.
     fn deciding(&self) -> Vec<(&Uncertain, f64)> {
         let mut widest: Vec<(usize, f64)> = Vec::new();
         let gains = self.cells.iter().flat_map(|cell| &cell.gains);

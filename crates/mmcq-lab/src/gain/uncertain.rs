@@ -47,7 +47,7 @@ impl Basis {
     }
 }
 
-/// A value that is not known exactly.
+/// A value of a board or a card (such as a time) that is not known exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertain {
     /// Key of the uncertain value, such as `cost.wake_us`: the option `--set` changes it by this
@@ -57,7 +57,7 @@ pub struct Uncertain {
     pub unit: &'static str,
     /// Kind of the value, such as `prior` or `fit`; empty: its file has none.
     pub kind: String,
-    /// Value that the model uses, as in the file.
+    /// Value that the model uses: the one in the file of the board or card.
     pub value: f64,
     /// Lowest and highest number that the value may have. No run is done with an end that equals
     /// the value.

@@ -39,7 +39,8 @@ pub const QEMU: &str = "QEMU emulator version 11.1.3";
 /// Register offset at which the guest's driver expects the command queue engine (CQHCI).
 const ENGINE_AT: u16 = 0x200;
 
-/// File names in the folder of the parts.
+/// Names of the files that a guest needs (its *parts*: QEMU, kernel, initial file system, plugin,
+/// library) in the folder of these files.
 const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"];
 
 /// Longest time that QEMU may take to print its version.

@@ -63,7 +63,7 @@ struct Flushing {
 
 /// Model of Linux's software queue; it sends its requests to the controller through a port.
 pub struct Hsq<P> {
-    /// Port to the controller.
+    /// Interface through which the model sends commands to the controller.
     pub port: P,
     settings: Settings,
     elevator: Elevator,

@@ -106,7 +106,7 @@ pub(super) fn well(completion: &Completion) -> bool {
     completion.result.is_ok_and(|o| o.response.words[0] & errors == 0)
 }
 
-/// Returns the card status (R1) from the phase's response.
+/// Returns the card status (R1) from the response to the request's command.
 pub(super) fn status(completion: &Completion) -> u32 {
     completion.result.map_or(0, |o| o.response.words[0])
 }

@@ -97,7 +97,8 @@ pub struct Reader<H: Host> {
     pub errors: u64,
     /// Number of requests that continued an open transfer.
     pub continued: u64,
-    /// Number of errors that a late CMD12 reported and that no request received.
+    /// Number of errors that no request received, because a CMD12 reported them after the requests
+    /// of its transfer had ended.
     pub dropped: u64,
 }
 

@@ -49,8 +49,9 @@ impl Continue {
 }
 
 impl ControllerConfig {
-    /// Returns whether the driver of this controller may leave transfers open. `told`: the setting
-    /// for this in the board's file; `None`: the file has none.
+    /// Returns whether the driver of this controller may leave transfers open: a later request then
+    /// continues the CMD18 or CMD25. `told`: the setting for this in the board's file; `None`: the
+    /// file has none.
     pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
         match self {
             ControllerConfig::Rtsx(_) => true,

@@ -22,7 +22,7 @@ pub(super) const KEYS: [&str; 3] = ["width", "max_clock_hz", "max_timing"];
 /// Limits of a board's wires; `None`: the board's file does not limit this value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wires {
-    /// Number of data lines between host and card.
+    /// Number of data lines between host and card; `None`: the board's file does not limit it.
     pub width: Option<Width>,
     /// Fastest bus clock in Hz that the wires allow.
     pub max_clock_hz: Option<u32>,

@@ -11,7 +11,8 @@ use super::words::{letters, time_ns};
 use super::{Event, Format, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
 
-/// Returns the map of the columns of a known format; `None`: the format has no map of its own.
+/// Returns the content of each column of a known format, in the syntax of the option `--columns`;
+/// `None`: the format has no fixed columns.
 pub(super) fn preset(format: Format) -> Option<&'static str> {
     match format {
         Format::Msr => Some("time=1,device=3,op=4,offset=5,bytes=6,took=7,unit=100ns"),

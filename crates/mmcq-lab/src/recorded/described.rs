@@ -79,7 +79,7 @@ impl Described {
         (self.ends_known && span_ns > 0).then(|| self.idle_ns as f64 / span_ns as f64)
     }
 
-    /// Returns the facts for a report, as name and value.
+    /// Returns the facts about the trace for a report, as name and value.
     pub(super) fn facts(&self) -> Vec<(String, Fact)> {
         let mut facts = Vec::new();
         for (name, kind) in KINDS.iter().zip(&self.kinds) {

@@ -330,7 +330,7 @@ pub(crate) fn is_kept() -> bool {
     KEEPER.with(|keeper| keeper.borrow().is_some())
 }
 
-/// Records an event on the bus of the machine that runs on this thread.
+/// Records an event on the bus of the simulation that runs on this thread.
 pub(crate) fn note(event: BusEvent) {
     KEEPER.with(|keeper| {
         if let Some(keeper) = &*keeper.borrow() {

@@ -62,13 +62,13 @@ impl Gone {
 pub struct Passed {
     /// Request that was overtaken.
     pub request: Completed,
-    /// Number of younger requests that left the scheduler before this one.
+    /// Number of younger requests that left the scheduler before the overtaken one.
     pub in_scheduler: u32,
     /// Number of younger requests that the driver received after this one but sent to the card
     /// first.
     pub in_driver: u32,
-    /// Number of younger requests that went first because of a flush. The flush is this request
-    /// itself, or one for which this request waited.
+    /// Number of younger requests that went before the overtaken request because of a flush. The
+    /// flush is the overtaken request itself, or one for which it waited.
     pub at_flush: u32,
 }
 
@@ -107,7 +107,7 @@ fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
     completed.iter().filter(before).map(|flush| flush.went_ns).max()
 }
 
-/// Rules by which a younger request may overtake.
+/// Rules by which a younger request may overtake an older one: may start or be complete before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Rule by which a younger request may overtake in the scheduler.

@@ -53,7 +53,8 @@ type Bench = (&'static str, &'static str, &'static str, u32, &'static str);
 /// Function that returns the smaller or the larger of two values.
 type End = fn(f64, f64) -> f64;
 
-/// Text that is printed below the table of FIFO.
+/// Text that is printed below the table of the experiment `fifo`, which compares tag order with
+/// first in, first out in Linux's software queue.
 pub const NOTE: &str = "\
 card B: another card, fitted to the mean without the queue. No one card has both published columns: tag order
 cannot slow a server that is never idle, and in the thread it costs 60 us a request. So on either card the model has

@@ -8,8 +8,8 @@ use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs whose mean is shown for a cell, as in the publication; some cells have fewer
-/// runs.
+/// Number of runs. Each number in the table is their mean, as in the publication; some lines have
+/// fewer runs.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.
@@ -33,11 +33,11 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
     ("rand write", "randwrite", 35.96, 68.76),
 ];
 
-/// Cells, and the time in us per 4 KiB of unmodified Linux on this controller and card, without and
-/// with the queue. Linux 6.1 ran with its own `sdhci` and `mmc_hsq` in a virtual machine, in
-/// virtual time. An instruction took 1 ns, a register read 150 ns, a register write 40 ns, waking a
-/// thread 20 us, and an interrupt 1.5 us to arrive. The costs in the board's file are derived from
-/// these runs.
+/// Names of lines of the table, and the time in us per 4 KiB of unmodified Linux on this controller
+/// and card, without and with the queue. Linux 6.1 ran with its own `sdhci` and `mmc_hsq` in a
+/// virtual machine, in virtual time. An instruction took 1 ns, a register read 150 ns, a register
+/// write 40 ns, waking a thread 20 us, and an interrupt 1.5 us to arrive. The costs in the board's
+/// file are derived from these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
 /// Comparison of the model of Linux with unmodified Linux, for one load and one setting.

@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 /// A row of a reproduction: one number of its table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Name of the table's cell. On a board that is not the experiment's own: `cell @board`.
+    /// Name of the case that this number of the table belongs to. On a board that is not the
+    /// experiment's own: `cell @board`.
     pub cell: String,
     /// Name of the setting: which stack ran, and how it was configured.
     pub setting: String,

@@ -36,7 +36,8 @@ use std::sync::Arc;
 
 /// Size in bytes of the longest transfer of a host: the block count has 16 bits.
 const TRANSFER_BYTES: u64 = 65_535 * 512;
-/// Smallest number of batches in a run at the limit, since a single batch has no rate.
+/// Smallest number of batches (long requests, each of which stands for all requests under way) in a
+/// run at the limit, since a single batch has no rate.
 const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.

@@ -7,7 +7,8 @@ use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 /// Whether a transfer stays open after its request, for a next request that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The host cannot transfer data without a command, so no transfer stays open.
+    /// The host cannot transfer data without a command, so no transfer stays open from one request
+    /// to the next.
     #[default]
     Cannot,
     /// The setting closes each transfer at the end of its request.

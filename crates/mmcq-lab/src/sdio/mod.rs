@@ -164,7 +164,8 @@ pub enum Failure {
     /// Commands failed, or packets arrived damaged; the field is their number.
     #[error("{0} commands failed")]
     Commands(u64),
-    /// The card's function saw accesses that are no step of a packet; the field is their number.
+    /// The card's function saw register accesses that do not belong to the transfer of a packet;
+    /// the field is their number.
     #[error("{0} accesses are no step of a packet")]
     Stray(u64),
 }

@@ -63,7 +63,7 @@ impl Looks {
     }
 }
 
-/// mmcq's engine as the machine calls it: the handler of the controller's interrupt.
+/// mmcq's engine as the simulation calls it: the handler of the controller's interrupt.
 pub struct Ours<'a> {
     /// mmcq's engine on this machine.
     pub stack: &'a Stack,

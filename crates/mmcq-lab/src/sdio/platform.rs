@@ -26,7 +26,7 @@ pub enum Kind {
     Sdhci,
 }
 
-/// A table of the file: quantities by name.
+/// One table of the board's file: the board's numbers by name.
 type Section = BTreeMap<String, Quantity>;
 
 #[derive(Deserialize)]
@@ -85,11 +85,11 @@ pub struct Costs {
     pub irq_out_ns: u64,
     /// Time from the end of the interrupt handler to the start of the tasklet.
     pub tasklet_ns: u64,
-    /// Cost of sending a command to the card.
+    /// Cost of sending a command to the card, in nanoseconds.
     pub issue_ns: u64,
     /// Cost of putting a thread to sleep.
     pub switch_out_ns: u64,
-    /// Cost of waking a thread.
+    /// Cost of waking a thread, in nanoseconds.
     pub wake_ns: u64,
     /// CPU time of driver and user for each packet.
     pub work_ns: u64,
@@ -122,7 +122,7 @@ pub struct Own {
     pub exit: f64,
     /// Number of instructions from an acknowledged interrupt to the next command.
     pub step: f64,
-    /// Number of instructions of one round of the FIFO loop.
+    /// Number of instructions of one round of the loop that moves words between FIFO and memory.
     pub fifo: f64,
     /// Cost in ns of reading a register of the controller.
     pub register_ns: u64,

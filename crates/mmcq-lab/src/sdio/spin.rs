@@ -173,8 +173,9 @@ pub fn clock_hz(board: &Board, divider: u32) -> u32 {
     board.pclk_hz.div_ceil(divider)
 }
 
-/// Returns the smallest divider of the bus clock at which spinning costs more CPU time than leaving
-/// (or, `in_thread`, sleeping), by measured costs.
+/// Returns the smallest divider of the bus clock at which spinning until the end of a CMD52 costs
+/// more CPU time than leaving the interrupt handler and coming back. With `in_thread`, the
+/// alternative is to let the thread sleep. Both times are measured in the model.
 pub fn crossover(board: &Board, costs: Costs, in_thread: bool) -> Result<u32, Failure> {
     let other = if in_thread { Wait::Thread } else { Wait::Interrupt };
     let (mut spins, mut leaves) = (1, 125);

@@ -40,7 +40,7 @@ pub trait Machine {
     /// granularity of this erase in blocks; `None`: the card has no such erase.
     fn discarding(&self) -> Option<(Erase, u64)>;
 
-    /// Advances the machine by one event, if an event is due.
+    /// Advances the simulated board with its card by one event, if an event is due.
     fn step(&mut self) -> Result<Step, String>;
 
     /// Returns the time after which [`step`](Self::step) must be called even without a request.

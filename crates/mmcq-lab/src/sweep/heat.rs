@@ -65,7 +65,8 @@ impl Cells {
         Ok(Cells { heat, ..Cells::default() })
     }
 
-    /// Adds the figure of a row to its cell. A row without the figure is left out.
+    /// Adds the figure of a row to the cell of the row's x and y values. A row without the figure
+    /// is left out.
     pub fn add(&mut self, row: &Row) {
         let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         let Some(z) = value(&self.heat.z).and_then(Value::as_f64) else { return };

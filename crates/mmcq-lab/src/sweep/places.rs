@@ -1,4 +1,5 @@
-//! Stores what many points of a grid share: a board with its card and the jobs on it, read once.
+//! Stores what many points (combinations of values) of a sweep have in common: a board with its
+//! card and the jobs on it, read once.
 
 use super::{Load, hash_on};
 use crate::board::{self, BoardError};

@@ -42,7 +42,7 @@ struct Limit {
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.
     pub rows: Vec<Row>,
-    /// Whether no I/O of the point failed.
+    /// Whether no I/O of the run at this point of the grid failed.
     pub well: bool,
 }
 
@@ -110,7 +110,8 @@ impl Sweep {
         self.places.of(scene, &self.load)
     }
 
-    /// Checks that the jobs, the board and the card of a point can be loaded.
+    /// Checks that the jobs, the board and the card of a point of the grid (a combination of
+    /// values) can be loaded.
     fn check(&self, point: usize) -> Result<(), String> {
         let place = self.place(&self.scene(point)?);
         let fault = place.loaded.as_ref().err().or(place.configuration.as_ref().err());

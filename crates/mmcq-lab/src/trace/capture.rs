@@ -126,8 +126,8 @@ pub struct Capture {
     pub cores: usize,
     /// Number of jobs. In the machine's numbering of threads, the jobs come first.
     pub jobs: u32,
-    /// Names of the machine's threads in the order of their numbers, for a machine without jobs
-    /// (that of the SDIO experiment); empty on other machines.
+    /// Names of the threads of the simulated machine, in the order of their numbers. Only a machine
+    /// without fio jobs has such names (that of the SDIO experiment); empty on other machines.
     pub threads: Vec<&'static str>,
     /// Changes of the bus: time in ns, new state, and whether the card holds the lines low. The
     /// first entry is the state at the start of the window.

@@ -286,8 +286,8 @@ impl Recorder {
         }
     }
 
-    /// Passes on the parts of the window that were not passed on during the run. Returns the facts
-    /// that the recorder has found.
+    /// Passes those parts of the recorded window that the receiver did not get during the run to
+    /// the receiver. Returns the facts that the recorder has found.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;

@@ -115,7 +115,7 @@ fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
 pub struct Phase {
     /// Name of the command and of the transferred data.
     pub label: String,
-    /// Time in ns of the start bit of the phase's first token.
+    /// Time in ns of the start bit of the phase's first token, such as its command.
     pub from_ns: u64,
     /// Time in ns at which the last activity of the phase ends.
     pub to_ns: u64,
@@ -130,7 +130,7 @@ pub struct Data {
     pub direction: Direction,
     /// Argument of the command: address of the first block, in blocks or (on small cards) in bytes.
     pub first: u32,
-    /// Number of blocks that the phase transferred.
+    /// Number of blocks that the phase (a command with its data) transferred.
     pub blocks: u32,
 }
 

@@ -96,7 +96,8 @@ impl Head {
         if self.clocks_hz.iter().all(whole) { 1_000 } else { 1 }
     }
 
-    /// Returns all lines of the waveform in the order of the file.
+    /// Returns all signals of the waveform ([`Line`]), in the order in which the file declares
+    /// them.
     pub(super) fn lines(&self) -> Vec<Line> {
         let bus = [Line::Clk, Line::Cmd, Line::Irq].into_iter().chain((0..self.dat_lines).map(Line::Dat));
         let cores = (0..self.cores as u8).flat_map(|core| [Line::Hard(core), Line::Deferred(core)]);

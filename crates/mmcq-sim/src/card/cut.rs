@@ -67,7 +67,8 @@ pub enum Kept {
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,
-    /// Content that can be generated again from a short number, so that its bytes need no memory.
+    /// Content that needs no memory for its bytes, because a short description generates them again
+    /// (such as a repeated word).
     Short(Short),
     Kept(Box<Bytes>),
 }

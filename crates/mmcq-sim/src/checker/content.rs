@@ -46,7 +46,7 @@ pub enum Seen {
     OtherCard {
         /// Number of the card that the data belong to.
         card: u16,
-        /// Number of the sector on that other card to which the data were written.
+        /// Number of the sector on card `card` to which the data were written.
         lba: u64,
     },
     /// The sector has bytes that no request wrote.

@@ -540,7 +540,8 @@ impl Checker {
         }
     }
 
-    /// Checks a sector that could not be read after a power cut.
+    /// Checks whether a sector may be unreadable after a power cut: only a write that may have torn
+    /// it allows that. Otherwise returns the violation.
     pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
         let seen = Seen::Unreadable;
         let result = self.sector(lba).survived(seen);

@@ -357,8 +357,8 @@ impl Sector {
     }
 
     /// Records that the card lost its power while the host continued, and that complete writes may
-    /// have been in a transfer that was open: such a write is on the card, or not, or torn. A later
-    /// flush without an error confirms that it is on the card.
+    /// have been in a transfer that was open (a CMD25 without its end). Such a write is on the
+    /// card, or not, or torn. A later flush without an error confirms that it is on the card.
     pub fn shaken_open(&mut self) {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;

@@ -300,7 +300,8 @@ impl Plan {
         self
     }
 
-    /// Adds a fault that strikes each event of the kind `point` with this probability, 0 to 1.
+    /// Adds to the plan a fault that strikes each event of the kind `point` with this probability,
+    /// 0 to 1.
     #[must_use]
     pub fn chance(mut self, point: Point, strike: Strike, probability: f64) -> Self {
         let share = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;

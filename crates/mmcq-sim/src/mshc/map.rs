@@ -1,4 +1,5 @@
-//! Offsets of the registers: the two layouts have mostly the same registers at different offsets.
+//! Offsets of the registers. The layouts of Allwinner's SMHC and of Synopsys' DesignWare have
+//! mostly the same registers, at different offsets.
 
 use super::config::{Layout, MshcConfig};
 

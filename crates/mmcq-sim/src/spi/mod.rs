@@ -425,7 +425,8 @@ impl SpiSlot {
         }
     }
 
-    /// Calls the card, if it has an SPI mode. The time that it gets never decreases.
+    /// Calls `call` with the card and the time in ns, if the card has an SPI mode; returns `None`
+    /// otherwise. The time is `now_ns`, or the time of an earlier call if that is later.
     fn card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut SdCard, u64) -> T) -> Option<T> {
         self.slot.with_card(now_ns, |card, now_ns| card.spi().map(|card| call(card, now_ns))).flatten()
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub struct Board {
     /// Model of the controller.
     pub model: Rc<RefCell<Stm32Sdmmc>>,
-    /// Time of the code that calls the board.
+    /// Virtual time of the code that calls the board.
     pub time: Time,
     /// Whether the clock tree has a reset line for the controller.
     pub resets: bool,

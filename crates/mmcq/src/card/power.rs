@@ -18,7 +18,7 @@ use crate::task::{Platform, Stack};
 pub enum Off {
     /// Little time, for example because the battery is low: the card does only what is necessary.
     Short,
-    /// Enough time: the card may do its housekeeping.
+    /// The card has enough time before its power is switched off, and may do its housekeeping.
     Long,
 }
 

@@ -155,7 +155,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch.len_bytes()
     }
 
-    /// Ends a step with the error `error`.
+    /// Records `error` as the session's error, and returns [`Failed`], which ends the present step.
     pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
         self.error = error;
         Err(Failed)
@@ -511,8 +511,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Ends a transfer that may still be open on the card after a failure. A card without an open
-    /// transfer does not respond.
+    /// Ends a CMD18 or CMD25 that may still be open on the card after a failure. A card without an
+    /// open transfer does not respond.
     pub async fn stop(&mut self) {
         let _ = self.command(command::stop_transmission()).await;
         // A card that has not received CMD12 does not accept CMD13 either, so poll DAT0.

@@ -20,7 +20,7 @@ use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
-/// Number of reads of a register that test the bus.
+/// Number of reads of a card's register by which the supervisor tests whether the bus works.
 const PROBES: u32 = 8;
 
 /// Number of CMD13 that a card leaves without a response before it counts as mute, since a single

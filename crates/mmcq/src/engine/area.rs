@@ -45,7 +45,8 @@ pub(super) struct Area {
     /// Longest time in ns of a switch between partitions, as the last partition access gave it. No
     /// card declares more than 2.55 s.
     switch_ns: u32,
-    /// Whether the engine is switching back to the user area without a request.
+    /// Whether the engine is switching the card back to its user area although no request waits for
+    /// that.
     returning: bool,
     /// Number of attempts to switch back that have failed.
     tries: u8,
@@ -101,7 +102,8 @@ impl Area {
         }
     }
 
-    /// Notes that a long command that writes PARTITION_CONFIG has ended well.
+    /// Notes that a request of the kind `LongCommand` (a command with busy) has written
+    /// PARTITION_CONFIG without an error.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),

@@ -37,8 +37,8 @@ pub(super) struct Limits {
     /// request joins only if the transfer then has no more blocks than this.
     pub fair_blocks: u32,
     pub segments: u16,
-    /// The block before which no request may be added, because the transfer continues an open one;
-    /// `None`: there is no such block.
+    /// The block before which no request may be added, because the transfer continues a CMD18 or
+    /// CMD25 that is open; `None`: there is no such block.
     pub floor: Option<u64>,
 }
 

@@ -82,7 +82,8 @@ const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// one by one. These ways have rules of their own, so the fast path leaves the request to the
 /// general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
-/// Causes that the fast path does not handle, and leaves to the general path.
+/// Causes that keep a request from the fast path (the short code for an ordinary read or write).
+/// The general path handles such a request.
 const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
 /// Causes for which a read or write takes the general path, and not the fast path (few checks).
@@ -129,7 +130,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind
     }
 
-    /// Sets (`holds`) or clears the bit of one cause of `GATE`; other causes are not changed.
+    /// Sets (`holds`) or clears the bit of one of the causes in `GATE`, for which requests are
+    /// refused or wait. A cause outside of `GATE` is ignored.
     pub fn set(&mut self, cause: u32, holds: bool) {
         let cause = cause & GATE;
         self.word = if holds { self.word | cause } else { self.word & !cause };
@@ -210,8 +212,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Sets the causes that the parts of the engine show: `found` replaces all bits except those of
-    /// [`GATE`].
+    /// Sets the causes that were found in the parts of the engine: `found` replaces all bits except
+    /// those of [`GATE`].
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;

@@ -47,7 +47,7 @@ pub(super) struct Concurrent<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
-    /// The phase of an I/O function, of the request in this slot.
+    /// The command of an I/O function (CMD52 or CMD53), of the request in this slot.
     Io(u8),
     /// A command for the card's queue: CMD44, CMD45, or CMD13 that reads which tasks are ready.
     Task(Step),
@@ -59,7 +59,8 @@ pub(super) enum Turn {
     /// A command to an I/O function waits while another command transfers data. The called code
     /// returns true if it sends the waiting command now.
     Begin,
-    /// Call before the controller's events are read. Returns true if the command has ended.
+    /// Called before the controller's events are read: handles the end of the command on the line,
+    /// if it has come. Returns true if it has.
     Ack,
     /// The command is over: requests that waited for the CMD line continue.
     GoOn,

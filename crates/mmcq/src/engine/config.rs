@@ -218,9 +218,10 @@ pub struct Config {
     /// The rule when a transfer stays open, so that the next request can continue it. It has an
     /// effect only if the host can [continue](crate::host::Caps::continue_data) transfers.
     pub stays_open: StaysOpen,
-    /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
-    /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer
-    /// stays open only while a request that continues it is queued.
+    /// Longest time in nanoseconds that a transfer stays open (its CMD18 or CMD25 is not ended)
+    /// while no request waits. Any request ends that time at once, either by continuing the
+    /// transfer or by closing it. 0: a transfer stays open only while a request that continues it
+    /// is queued.
     pub hold_ns: u64,
     /// Longest time from the first write in an open transfer until the transfer is closed and the
     /// card's status is read, in nanoseconds. Writes in an open transfer are complete before that

@@ -1,5 +1,5 @@
-//! Requests other than reads and writes: flush, raw phases, phases of I/O functions, changes of the
-//! bus, pauses.
+//! Requests other than reads and writes: flush, raw phases (a command with its data, sent as
+//! given), phases of I/O functions, changes of the bus, pauses.
 
 use super::bus::{Bus, COMMAND_TIMEOUT_NS};
 use super::card::Card;

@@ -32,7 +32,7 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Forgets which bits of an R1 were handled, since another phase begins.
+    /// Forgets which bits of an R1 were handled, since another command begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }

@@ -75,7 +75,7 @@ impl Erase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
-    /// The kinds that the card can do, one [bit](Erase::bit) each.
+    /// The kinds of erase that the card supports, one [bit](Erase::bit) each.
     pub kinds: u8,
     /// Whether erases use the eMMC's commands; if false, those of SD.
     pub emmc: bool,
@@ -312,7 +312,7 @@ impl Round {
         self.piece(slot).ok_or(Err(Error::Unsupported))
     }
 
-    /// Returns the piece in progress of the erase in this slot.
+    /// Returns the piece of the erase in this slot that the card erases now or next.
     fn piece(&self, slot: &Slot) -> Option<Piece> {
         let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
         let first = lba.saturating_add(u64::from(slot.moved_blocks()));

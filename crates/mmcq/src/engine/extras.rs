@@ -92,9 +92,9 @@ pub(super) enum Event {
     /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
     /// example). The write is still queued.
     Write(u8),
-    /// A step of the request has ended; the value is the card's status after the step.
+    /// A step of the request in progress has ended; the value is the card's status after the step.
     Done(u32),
-    /// The pause of a step is over.
+    /// The pause between two steps of the request in progress is over.
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),
@@ -243,12 +243,12 @@ impl Memory {
         self.mapped.take()
     }
 
-    /// Returns whether the earlier pieces of the present long write are known to be on the medium.
+    /// Returns whether the earlier pieces (transfers) of the present long write were programmed.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
-    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
+    /// Records whether the earlier pieces (transfers) of the present long write were programmed.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
@@ -285,9 +285,9 @@ impl<H: Host> Bus<H> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Enables erase, write-zeroes, durable writes, accesses to other partitions, long commands,
-    /// and flushes by extension register. Before that, such requests fail with
-    /// [`Error::Unsupported`]. May be called again.
+    /// Enables erase, write-zeroes, durable writes, accesses to other partitions, [long
+    /// commands](Kind::LongCommand), and flushes by extension register. Before that, such requests
+    /// fail with [`Error::Unsupported`]. May be called again.
     ///
     /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where needed, so `write_durable`
     /// and `write_zeroes` work at once. Erases also need [`set_abilities`](Self::set_abilities),

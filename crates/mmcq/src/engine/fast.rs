@@ -80,8 +80,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts and starts a request if nothing prevents it. `None`: the request takes the general
-    /// path.
+    /// Accepts and starts an ordinary request if nothing special is going on. `None`: the request
+    /// must take the general path, which has all checks.
     #[inline(always)]
     pub(super) fn submit_fast(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         if self.is_driven_open() {

@@ -10,7 +10,8 @@ use crate::host::Direction;
 pub(super) struct FastLimits {
     /// The block number after the card's last block.
     sectors: u64,
-    /// Most blocks of a read and of a write; 0: no request of this direction takes the fast path.
+    /// Most blocks of a read and of a write on the fast path (the short code for ordinary
+    /// requests); 0: no request of this direction takes it.
     blocks: [u32; 2],
     /// Whether the end of a write may take the fast path (without the checks for special cases):
     /// the controller signals the end of the write's busy.

@@ -1,4 +1,4 @@
-//! The gate: which requests are accepted. The causes that close the gate are in
+//! The gate: decides which requests are accepted. The causes for which a request is refused are in
 //! [`blockers`](super::blockers).
 
 use super::blockers::{Blockers, HELP, QUIRK};
@@ -40,14 +40,15 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Updates the blocker [`HELP`]: set while the engine waits for the supervisor, or until it is
-    /// sure whether a card is in the slot.
+    /// Sets or clears [`HELP`], a cause for which requests wait: set while the engine waits for the
+    /// supervisor, or until it is sure whether a card is in the slot.
     pub fn refresh_help(&mut self, helping: &Helping, timers: &Timers) {
         self.set(HELP, P::RECOVERS && (helping.asks() || timers.presence_is_open()));
         self.close_fast();
     }
 
-    /// Updates the blocker [`QUIRK`] from the quirks in the card's parameters.
+    /// Sets or clears [`QUIRK`], the cause for which some requests are refused, by the quirks in
+    /// the card's parameters.
     pub fn refresh_quirks(&mut self, card: &Card) {
         if P::RECOVERS {
             const ALONE: Quirks = Quirks::LAST_BLOCK_ALONE.and(Quirks::NO_MULTIPLE_WRITE);

@@ -108,7 +108,8 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers<H, P>,
     durability: Durability,
-    /// The transfer or request in progress, and the state of the card's queue, packs and chains.
+    /// The transfer or request in progress, and the state of the card's queue, of packs (packed
+    /// commands) and of chains (lists of transfers).
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
     /// The driver, with the phase in progress.
@@ -433,8 +434,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ///
     /// # Safety
     /// The caller calls none of [`Host`]'s methods that take `&mut self`, and does not replace the
-    /// driver. Both can end a phase without the engine's knowledge; the engine would then return
-    /// memory that the controller still uses.
+    /// driver. Both can end a phase (a command with its data) without the engine's knowledge; the
+    /// engine would then return memory that the controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         self.bus.host_mut()

@@ -1,5 +1,5 @@
-//! The results of phases: the controller's events are read, and the series of
-//! [`phases`](super::phases) continues, ends or has failed.
+//! The results of phases (commands with their data and busy): the controller's events are read, and
+//! the series of [`phases`](super::phases) continues, ends or has failed.
 
 use super::concurrent::Turn;
 use super::extras::Event;
@@ -300,9 +300,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads the R1 of the transfer in progress before its data end, because earlier writes wait
-    /// for a status of the card. Does so only if no request is queued, or if few requests are in
-    /// the engine.
+    /// Reads the R1 of the transfer in progress before its data end, so that earlier writes, which
+    /// wait for a status of the card, become complete. Does so only if no request is queued, or if
+    /// few requests are in the engine.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();

@@ -26,7 +26,8 @@ use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
 
-/// A younger request may overtake if it came at most this many requests later.
+/// A younger request may go before the oldest waiting one only if it arrived at most this many
+/// requests later.
 const PASSES: u32 = 64;
 /// Factor on [`Config::fair_blocks`](super::Config::fair_blocks) for younger requests that continue
 /// an open transfer. They may overtake with more blocks, since they save the end of one transfer
@@ -43,7 +44,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the request that starts next: `picked`, or a younger one whose run may go before it.
+    /// Returns the request that starts next: `picked`, or the first of a longer run of contiguous
+    /// requests that may go before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
         if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }

@@ -40,14 +40,14 @@ enum Ends {
     Stopped,
 }
 
-/// A phase for the controller, and how long it may take.
+/// A phase (a command with its data and busy) for the controller, and how long it may take.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,
-    /// Time in ns after which the engine treats the phase as failed, if the controller has reported
-    /// no end. The engine adds [`SLACK_NS`](super::bus::SLACK_NS).
+    /// Time in ns after which the engine treats the phase (the command with its data) as failed, if
+    /// the controller has reported no end. The engine adds [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 

@@ -44,7 +44,7 @@ pub enum Kind {
         prefix: Option<Command>,
         /// The command with its data and busy; the data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase, in nanoseconds.
+        /// Longest time for the command with its data and busy, in nanoseconds.
         timeout_ns: u64,
     },
     /// A phase of an I/O function (CMD52, CMD53), exactly as given. Not a barrier. These requests

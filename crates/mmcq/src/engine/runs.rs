@@ -140,9 +140,9 @@ impl Runs {
         }
     }
 
-    /// Returns how long a transfer is kept open while no request waits, in ns and at most
-    /// `limit_ns`; 0: not at all. The time is 0 for a run whose usual pause is longer than twice
-    /// `limit_ns`.
+    /// Returns how long a transfer is kept open (not ended by CMD12) while no request waits, in ns
+    /// and at most `limit_ns`; 0: not at all. The time is 0 if the usual pause between the requests
+    /// of this run is longer than twice `limit_ns`.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -275,8 +275,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long a transfer of this direction is kept open while no request waits, in ns and
-    /// at most `limit_ns`; 0: not at all.
+    /// Returns how long a transfer of this direction is kept open (not ended by CMD12) while no
+    /// request waits, in ns and at most `limit_ns`; 0: not at all.
     #[inline]
     pub fn hold_ns(&self, direction: Direction, limit_ns: u64) -> u64 {
         let [reads, writes] = &self.runs;

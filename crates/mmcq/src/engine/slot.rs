@@ -154,7 +154,8 @@ pub(super) struct Slots<const N: usize> {
     settling: SlotSet,
     /// A bit for each slot in state Ended.
     ended: SlotSet,
-    /// A bit for each slot in state Done that was not reported yet.
+    /// A bit for each slot in state Done that the engine has not reported to its caller yet; the
+    /// caller wakes the client then.
     unreported: SlotSet,
     /// A bit for each slot with a waker that the engine will not report any more, because its
     /// request was cancelled, or its completion was taken first. The caller drops such wakers

@@ -32,8 +32,8 @@ use crate::spec::response::R1;
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Slot {
-    /// Changes a request for zeroes into an erase that has the same effect, or into a write with
-    /// special rules.
+    /// Changes a request for zeroes into an erase, if erased blocks read as zeros on this card, or
+    /// into a write of a buffer of zeros.
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind() else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {
@@ -299,8 +299,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends a piece of a request that a [quirk](crate::spec::quirks) of the card makes special, as
-    /// a closed transfer. For a write the piece is one block. For a read it is the blocks before
-    /// the card's last one, and then the last one.
+    /// a transfer that ends with its blocks (is not left open). For a write the piece is one block.
+    /// For a read it is the blocks before the card's last one, and then the last one.
     fn send_piece(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);

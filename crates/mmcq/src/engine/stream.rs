@@ -54,7 +54,7 @@ pub enum Close {
     Barrier,
     /// No request continued the open transfer in the time for which it was kept open.
     Idle,
-    /// No request was known that might continue the open transfer.
+    /// No request was known that might continue the open transfer (CMD18 or CMD25).
     End,
     /// The transfer has reached the end of the card.
     Edge,
@@ -62,7 +62,7 @@ pub enum Close {
     Stop,
     /// The transfer is closed because the controller has asked for a new tuning.
     Retune,
-    /// The host failed to continue the open transfer.
+    /// The host failed to continue the open transfer (with data but without a new command).
     Fault,
     /// Writes of the transfer are complete, and their status has been missing for the longest
     /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
@@ -72,10 +72,11 @@ pub enum Close {
 }
 
 impl Close {
-    /// Number of reasons to close an open transfer.
+    /// Number of reasons to close (end by CMD12) an open transfer.
     pub const COUNT: usize = 10;
 
-    /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).
+    /// All reasons to close an open transfer, in the order of
+    /// [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
         Close::Break,
         Close::Barrier,
@@ -102,8 +103,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether a request is queued that has the direction of this batch and begins at block
-    /// `lba`.
+    /// Returns whether a queued request begins at block `lba` and has the direction of this batch
+    /// (the requests that one transfer carries).
     pub fn queued_at(&self, slots: &Slots<N>, lba: u64) -> bool {
         bits(slots.mergeable(self.direction()))
             .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
@@ -218,7 +219,8 @@ impl Streams {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
     }
 
-    /// Returns whether a transfer is left open. A host that cannot continue one has none.
+    /// Returns whether a CMD18 or CMD25 is left open on the card, so that a request can continue
+    /// it. A host that cannot continue a transfer leaves none open.
     #[inline(always)]
     pub fn is_left_open<H: Host>(&self) -> bool {
         H::CONTINUES && self.open().is_some()
@@ -450,7 +452,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// Returns why the open transfer must be closed now; `None`: it may wait.
+    /// Returns why the open transfer (a CMD18 or CMD25 that later requests continue) must be closed
+    /// now; `None`: it may stay open.
     pub(super) fn must_close(&self, now_ns: u64) -> Option<Close> {
         if !H::CONTINUES {
             return None;

@@ -21,7 +21,7 @@ impl Supervisor {
         Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }
     }
 
-    /// Returns the requests for help, and whether there is a supervisor.
+    /// Returns what the engine has requested of the supervisor, and whether there is a supervisor.
     #[inline(always)]
     pub fn helping(&self) -> &Helping {
         &self.helping

@@ -5,8 +5,8 @@
 //!
 //! - *The cache of an SD card.* The supervisor restores it, and reports that by
 //!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.
-//! - *The report of failed packs.* The supervisor restores it, and reports that by
-//!   [`Engine::restore_packs`]. Otherwise no packs are used.
+//! - *The report of failed packs* (packed commands of an eMMC). The supervisor restores it, and
+//!   reports that by [`Engine::restore_packs`]. Otherwise no packs are used.
 //! - *A card's command queue.* The engine switches it on before the next task. Without its cache
 //!   the queue of an SD card is not used.
 

@@ -126,8 +126,9 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start. If no reset has stopped
-    /// the controller, it is the time of the next try to stop it; otherwise it is [`NEVER`].
+    /// Sets when an idle engine that has nothing to start is called next. If a controller still
+    /// uses memory because no reset has stopped it, that is the time of the next try to stop it;
+    /// otherwise it is [`NEVER`].
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
@@ -140,8 +141,8 @@ impl Timers {
         now_ns >= self.wake_ns
     }
 
-    /// Returns whether the time `wake_ns` for the next step of the stage in progress has come, and
-    /// clears it if so.
+    /// Returns whether the time `wake_ns` of the engine's next action (such as a poll of the
+    /// controller) has come, and clears it if so.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -165,8 +166,9 @@ impl Timers {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
-    /// Returns when the engine must be called for the stage in progress, for its next action or
-    /// because of its time limit, in ns; `None`: at no time.
+    /// Returns when the engine must be called for its present stage (such as a command, data, or
+    /// the wait for a status): for its next action or because of its time limit, in ns; `None`: at
+    /// no time.
     #[inline(always)]
     pub fn next_of_stage_ns(&self) -> Option<u64> {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)

@@ -18,7 +18,8 @@ use super::{Count, Engine, ServiceRequest};
 use crate::host::{Host, Timing, Width};
 use crate::sched::Profile;
 
-/// Length of a pause that counts as quiet: longer than what most clients need between two requests.
+/// Time in ns without a request after which the card counts as unused, so that background work may
+/// start. It is longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
 /// Shortest time between two reads of the exception events. An event that lasts is in every status,
 /// so it would otherwise be read again and again.

@@ -31,7 +31,8 @@ pub(super) enum Case {
 /// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
 /// the engine changes it.
 const CHANGE: u64 = 8;
-/// Expected time in ns to close an open transfer, as long as no close was measured.
+/// Expected time in ns to close an open transfer (to end it by CMD12), as long as no close was
+/// measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.

@@ -39,7 +39,7 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     dma: D,
     memory: NonNull<u8>,
     piece_bytes: usize,
-    /// Pieces that are in use, one bit for each piece.
+    /// Pieces of the pool's memory that are in use, one bit for each piece.
     taken: Cell<u64>,
     /// For each piece of the pool: the DMA mapping whose copy begins at this piece.
     used: [Cell<Used>; PIECES],

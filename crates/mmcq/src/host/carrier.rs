@@ -50,9 +50,9 @@ impl Carrier {
         Phase { command, auto: Auto::None, ..*phase }
     }
 
-    /// Converts the driver's result of a carrier to the result that the engine gets. For the
-    /// engine, the phase has no command, so its result has no response. An error in the R1 of the
-    /// carrier's CMD13 becomes a fault of the data.
+    /// Converts the driver's result of a carrier (data sent with a CMD13) to the result that the
+    /// engine gets. For the engine, such a phase has data and no command, so its result has no
+    /// response. An error in the R1 of the CMD13 becomes a fault of the data.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);

@@ -32,7 +32,8 @@ setters!(ChainCaps { entries: u8, max_segments: u16, max_bytes: u32 });
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// The controller does not declare chains; the value is bits 63:32 of its capabilities.
+    /// The controller does not declare in its capabilities that it executes chains (lists of
+    /// transfers); the value is bits 63:32 of its capabilities register.
     Capabilities(u32),
     /// The controller is older than version 4.10, or is not in version 4 mode; the value is the
     /// Specification Version Number.
@@ -136,9 +137,9 @@ pub unsafe trait ChainHost {
     /// executed.
     fn begin_chain(&mut self) -> bool;
 
-    /// Describes the next transfer of the chain: a command with data that ends by itself
-    /// ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)). `segments` are
-    /// mapped, in order, and hold the blocks.
+    /// Describes the next transfer of the chain (the list of transfers): a command with data that
+    /// ends by itself ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)).
+    /// `segments` are mapped, in order, and hold the blocks.
     ///
     /// # Errors
     /// [`StartError::Unsupported`]: the phase is no such transfer, its memory has too many

@@ -105,8 +105,8 @@ pub struct Done {
     pub tuned: bool,
 }
 
-/// The end of a phase that has an R1 and no fault, in the short form of
-/// [`Host::ack_fast`](super::Host::ack_fast).
+/// The end of a phase (a command with its data and busy) that has an R1 and no fault, in the short
+/// form of [`Host::ack_fast`](super::Host::ack_fast).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastEnd {
     /// The command's R1.
@@ -116,8 +116,9 @@ pub struct FastEnd {
 }
 
 impl FastEnd {
-    /// Converts this short form of a successful end to the full [`Events`]. `stopped` says that the
-    /// phase had an automatic CMD12.
+    /// Converts this short form of a successful end to the full [`Events`]. `stopped`: the
+    /// controller sent CMD12 by itself at the end of the phase (the command with its data), so
+    /// `stop` has its response.
     pub fn events(self, stopped: bool) -> Events {
         let stop = stopped.then_some(self.stop);
         let done = Done { response: Response::short(self.status), stop, tuned: false };

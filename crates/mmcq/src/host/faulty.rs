@@ -276,8 +276,8 @@ impl<H, const M: usize> Faulty<H, M> {
         self.kept = None;
     }
 
-    /// Returns the end of a phase, with the injected fault, as the engine is to see it now; `None`
-    /// if the end is held back.
+    /// Returns the result of a phase (a command with its data), with the injected fault, as the
+    /// engine is to see it now; `None` if the engine must not see the end yet.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // A phase that failed by itself needs no injected failure.

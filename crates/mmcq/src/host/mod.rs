@@ -49,7 +49,7 @@ pub enum Direction {
     Write,
 }
 
-/// The data of a phase.
+/// The data of a phase (of a command): direction, number of blocks and their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Direction of the data.

@@ -229,7 +229,7 @@ pub struct QueueEvents {
     pub response: Option<u32>,
     /// Whether the engine has halted, so that the driver can start commands outside of the queue.
     pub halted: bool,
-    /// Whether all tasks were cleared, and the engine is off.
+    /// Whether all tasks were cleared, and the command queue engine is off.
     pub emptied: bool,
     /// The fault that stopped the engine, if there was one.
     pub fault: Option<QueueFault>,

@@ -89,7 +89,8 @@ pub trait Surroundings {
 
     /// Sets the clock that the controller divides. Called before the controller makes an SD clock
     /// of `hz` hertz, and with 0 after the controller has stopped the SD clock. The controller's
-    /// registers must stay readable.
+    /// registers must stay readable. `first` is false if the method is called again because it
+    /// returned [`Step::Wait`].
     fn clock(&mut self, hz: u32, first: bool, now_ns: u64) -> Step {
         let _ = (hz, first, now_ns);
         Step::Done

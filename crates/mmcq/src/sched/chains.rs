@@ -70,7 +70,7 @@ pub(crate) struct Link {
     pub direction: Direction,
     pub start: u64,
     pub blocks: u32,
-    /// The slots of the requests that were merged into this transfer.
+    /// The slots of the requests that were merged into this transfer of the chain.
     pub members: SlotSet,
 }
 
@@ -90,11 +90,11 @@ pub(crate) enum ChainAt {
     /// All transfers (links) of the chain are described in memory, and the controller could not
     /// start it yet.
     Waits,
-    /// The controller executes the chain.
+    /// The controller executes the chain (the list of transfers).
     Runs,
-    /// The chain has failed at transfer `link`, and the controller still uses its memory.
-    /// `believed`: the transfers before `link` are done. `well`: a later response of the card shows
-    /// no error of these transfers.
+    /// The chain (a list of transfers) has failed at transfer `link`, and the controller still uses
+    /// its memory. `believed`: the transfers before `link` are done. `well`: a later response of
+    /// the card shows no error of these transfers.
     Failed { link: u8, believed: bool, well: bool },
 }
 
@@ -169,8 +169,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether some transfer of the chain overlaps these blocks, and that transfer or the
-    /// given direction writes.
+    /// Returns whether some transfer of the chain (a list of transfers) overlaps these blocks, and
+    /// that transfer or the given direction writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;
@@ -184,20 +184,22 @@ impl Chains {
         self.at = ChainAt::Waits;
     }
 
-    /// Notes that the chain was given to the controller, which executes it now.
+    /// Notes that the chain (a list of several transfers) was given to the controller, which
+    /// executes it now.
     pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);
         self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
     }
 
-    /// Notes that the chain is over, and the controller does not use its memory any more.
+    /// Notes that the chain (the list of transfers) is over, and the controller does not use its
+    /// memory any more.
     pub(crate) fn set_rest(&mut self) {
         self.at = ChainAt::Rest;
     }
 
-    /// Notes that the chain has failed at this link ([`ChainAt::Failed`] explains the parameters).
-    /// If chains fail too often, they are given up.
+    /// Notes that the chain (a list of transfers) has failed at this link ([`ChainAt::Failed`]
+    /// explains the parameters). If chains fail too often, the engine sends none any more.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
@@ -212,8 +214,8 @@ impl Chains {
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Counts a failed chain after which it is not known which of its writes, before the failed
-    /// transfer, has failed.
+    /// Counts a failed chain (list of transfers) after which it is not known which of its writes,
+    /// before the failed transfer, has failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

@@ -86,9 +86,9 @@ impl Default for DeadlineConfig {
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,
-    /// Whether the pick starts a batch.
+    /// Whether the proposed request starts a new batch; if not, it continues the batch in progress.
     starts: bool,
-    /// Whether the pick starts a batch of reads while writes wait.
+    /// Whether the proposed request starts a batch of reads while writes wait.
     passes_writes: bool,
 }
 

@@ -92,7 +92,8 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Makes a handle on function `number` (1 to 7) of a card after its bring-up; sends no command.
-    /// A handle that is made inside another call of the stack is bound to no card.
+    /// If it is called by code that itself runs inside a call of the stack (such as a waker), the
+    /// handle is bound to no card.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, IoError> {
         let Some(info) = card.function(number) else {
             return Err(IoError::NoFunction { function: number, functions: card.count() });

@@ -130,8 +130,9 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
         /// Calls [`Engine::reclaim`]. A call from inside another call of this stack returns `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
-        /// Calls [`Engine::set_card_params`]. A call from inside another call of this stack does
-        /// nothing.
+        /// Sets the parameters of the card, or `None` if there is no card any more
+        /// ([`Engine::set_card_params`]). Does nothing if called from inside another call of this
+        /// stack.
         pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
         /// Calls [`Engine::enable_extended_ops`]. Does nothing if it is called from inside another
         /// call of this stack, such as from a callback.
@@ -139,8 +140,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_abilities`]. A call from inside another call of this stack does
         /// nothing.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
-        /// Calls [`Engine::set_task_queue`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Enables the card's command queue with this number of tasks ([`Engine::set_task_queue`]).
+        /// Returns `false` if called from inside another call of this stack.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
         /// Calls [`Engine::set_packed`]. A call from inside another call of this stack returns
         /// `false`.
@@ -158,8 +159,9 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
         /// page as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// Calls [`Engine::set_concurrent_commands`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Sets whether the I/O card answers CMD52 during data
+        /// ([`Engine::set_concurrent_commands`]). Does nothing if called from inside another call
+        /// of this stack.
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
         /// Calls [`Engine::suspend`]. A call from inside another call of this stack does nothing.
         pub fn suspend(&mut self) = {};
@@ -193,8 +195,9 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::take_retune`]. A reentrant call (from inside another call of this stack)
         /// returns `false`.
         pub fn take_retune(&mut self) -> bool = false;
-        /// Calls [`Engine::take_continue_lost`]. A call from inside another call of this stack
-        /// returns `false`.
+        /// Returns true, only one time, if the engine has stopped leaving transfers open because of
+        /// failures ([`Engine::take_continue_lost`]). Returns `false` if called from inside another
+        /// call of this stack.
         pub fn take_continue_lost(&mut self) -> bool = false;
         /// Calls [`Engine::set_stays_open`]. A reentrant call (from inside another call of this
         /// stack) returns [`StaysOpen::Never`].
@@ -227,8 +230,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     questions! {
-        /// Calls [`Engine::next_deadline_ns`]. A call from inside another call of this stack
-        /// returns `Some(0)`: a poll is due.
+        /// Returns when the engine must be polled next, in ns ([`Engine::next_deadline_ns`]).
+        /// Returns `Some(0)` (a poll is due) if called from inside another call of this stack.
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
         /// Calls [`Engine::id_of`]. A call from inside another call of this stack returns `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
@@ -247,8 +250,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::caps`]. A call from inside another call of this stack returns
         /// [`Caps::NONE`].
         pub fn caps(&self) -> &Caps = &Caps::NONE;
-        /// Calls [`Engine::stats`]. A call from inside another call of this stack returns all
-        /// zeros.
+        /// Returns the counters of the engine's work ([`Engine::stats`]). Returns all zeros if
+        /// called from inside another call of this stack.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
         /// Calls [`Engine::task_stats`]. A call from inside another call of this stack returns
         /// `None`.
@@ -275,16 +278,17 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::slots_in_use`]. A reentrant call (from inside another call of this
         /// stack) returns `N`: all slots are in use.
         pub fn slots_in_use(&self) -> usize = N;
-        /// Calls [`Engine::is_idle`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Returns whether the engine has nothing to do, and the status of all writes is known
+        /// ([`Engine::is_idle`]). Returns `false` if called from inside another call of this stack.
         pub fn is_idle(&self) -> bool = false;
         /// Calls [`Engine::is_quiet`]. A call from inside another call of this stack returns
         /// `false`.
         pub fn is_quiet(&self) -> bool = false;
         /// Calls [`Engine::awaited`]. A call from inside another call of this stack returns `None`.
         pub fn awaited(&self) -> Option<&Phase> = None;
-        /// Calls [`Engine::last_phase`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Returns the last phase (a command with its data and busy) that has ended, with its times
+        /// ([`Engine::last_phase`]). Returns `None` if called from inside another call of this
+        /// stack.
         pub fn last_phase(&self) -> Option<Span> = None;
         /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data
         /// line and a stopped clock.
@@ -341,7 +345,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::write_protected)
     }
 
-    /// Calls [`Host::retune_ns`]. A call from inside another call of this stack returns 0.
+    /// Returns the time in ns after which the controller needs a new tuning ([`Host::retune_ns`]).
+    /// Returns 0 if called from inside another call of this stack.
     pub fn retune_ns(&self) -> u64 {
         self.host().map_or(0, Host::retune_ns)
     }

@@ -22,7 +22,8 @@ struct TaskState {
     taken: bool,
     /// Whether some context is inside `poll`.
     polling: bool,
-    /// Whether `poll` was called while another context was inside it.
+    /// Whether a second context (thread or interrupt) has called `poll` while the first was inside
+    /// it: then the first polls once more.
     again: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Sequential code in a thread that spins for short phases before it sleeps.
+//! Calls that send a request and wait for its end in a thread. The thread spins while a phase (a
+//! command with its data) is short, and then sleeps.
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};

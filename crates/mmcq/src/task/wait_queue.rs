@@ -86,7 +86,7 @@ unsafe impl<L: Lock, const W: usize> Lock for WaitQueue<L, W> {
 struct Place {
     /// Time in ns at which the request stops waiting; 0: no request uses this place.
     until_ns: Cell<u64>,
-    /// Number of requests that got a place before this one.
+    /// Number of requests that got a place in the wait queue before this request.
     number: Cell<u32>,
     waker: Cell<Option<Waker>>,
     /// Whether the task was woken, and has not polled its request since.

@@ -33,7 +33,7 @@ pub struct Place {
     pub bytes: u64,
 }
 
-/// Next step of a worker in its pass over its files.
+/// What a worker does next in its pass over its files: a transfer, a flush, or the end of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A transfer of this file in this direction. If this direction must wait, the caller may

@@ -1,4 +1,5 @@
-//! Compact list of a script's requests, since a trace has millions of them.
+//! Compact list of a script's requests. A script is a list of requests that a worker executes, such
+//! as a recorded trace, which has millions of them.
 
 use super::{Entry, Op, When};
 
@@ -17,7 +18,8 @@ const NONE: u64 = u64::MAX;
 
 /// Time code of a request that may start at once.
 const AT_ONCE: u64 = 0;
-/// Time code of a request that starts at its ideal time.
+/// Time code of a request that starts at the time that the trace gives, counted from the start of
+/// the run.
 const WHEN_DUE: u64 = 1;
 /// Time code of a request that starts some time after the start of the previous one.
 const AFTER_START: u64 = 2;
@@ -34,7 +36,8 @@ pub struct Entries {
     places: Vec<u64>,
     /// Length of each request in blocks of 512 bytes.
     blocks: Vec<u32>,
-    /// Ideal start time in ns of each request; empty while no request has one.
+    /// For each request, the time in ns at which it should start if nothing delays it; empty while
+    /// no request has such a time.
     dues: Vec<u64>,
     /// For each request, the index of the request whose end it waits for (only with [`AFTER_END`]),
     /// and the delay in ns; empty while no request waits.

@@ -535,7 +535,8 @@ impl JobState {
         Next::Io(io)
     }
 
-    /// Counts a submission in the statistics of the depth. As in fio, flushes count, too.
+    /// Counts a submitted request in fio's statistics of the queue depth. As in fio, flushes count,
+    /// too.
     fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);

@@ -118,8 +118,8 @@ impl Cell {
         vec![Side { ours: OURS, linux: waits }, Side { ours: EARLY, linux: early.to_vec() }]
     }
 
-    /// Returns the reason if the cell is left out: it has more requests under way than Linux's
-    /// scheduler accepts.
+    /// Returns why this cell (board, card and load) is left out: it has more requests under way
+    /// than Linux's scheduler accepts. `None`: it is not left out.
     pub fn senseless(&self) -> Option<String> {
         (self.under_way() > SCHEDULER_REQUESTS).then(|| {
             format!(

@@ -109,8 +109,8 @@ impl Measured {
         sides.swap_remove(0)
     }
 
-    /// Returns the group of compared settings in which mmcq's 99th percentile is longest compared
-    /// with Linux's.
+    /// Returns the group of compared settings in which mmcq's 99th percentile of latency is longest
+    /// in relation to Linux's.
     fn longer_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.tail_of(b).total_cmp(&self.tail_of(a)));

@@ -20,7 +20,7 @@ pub enum KeptError {
     Line {
         /// Number of the line in the file, from 1.
         line: usize,
-        /// Description of what the line must contain, for the error message.
+        /// Description of what a line of the file of results must contain, for the error message.
         what: &'static str,
     },
 }

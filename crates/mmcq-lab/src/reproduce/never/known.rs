@@ -24,7 +24,8 @@ pub struct Known {
     pub jobs: u32,
     /// Time in microseconds to wake a thread in this case.
     pub wake_us: u32,
-    /// Reason why mmcq is slower than Linux in this cell, or has a longer percentile.
+    /// Reason why mmcq is slower than Linux, or has a longer percentile, with this board, card and
+    /// load.
     pub reason: &'static str,
 }
 
@@ -32,7 +33,8 @@ pub struct Known {
 /// have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the entry of a list of open losses that describes this cell; `None`: the list has none.
+/// Returns the entry for this cell in a list of cells in which mmcq is known to be slower than
+/// Linux; `None`: the list does not have this cell.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

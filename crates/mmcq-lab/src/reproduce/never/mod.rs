@@ -1,11 +1,11 @@
 //! Never slower: compares mmcq's engine with the best of Linux's settings, over boards, cards,
-//! loads, sizes, depths, jobs and wake-up times.
+//! loads, sizes, depths, jobs and wake-up times. One combination of these is a *cell*.
 //!
 //! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
 //! the 99th percentile of mmcq's latency is more than 2 % longer than that of Linux's best setting.
 //! The percentile is compared for random loads, and for a reader beside a writer. If a job flushes
-//! after each write, the percentile is that of writes and flushes together. Only the open losses of
-//! [`KNOWN`] may be below.
+//! after each write, the percentile is that of writes and flushes together. Only the cells that are
+//! listed in [`KNOWN`] may be below.
 //!
 //! Some of Linux's settings report a write as complete before the card has answered for it. These
 //! settings are compared with mmcq in a setting that does so too. All other settings of Linux are
@@ -82,7 +82,8 @@ const fn place(platform: &'static str, card: &'static str, linux: &'static [Sett
     Place { platform, card, linux, early: &[] }
 }
 
-/// Returns this place with settings for a host that does not report the end of the card's busy.
+/// Returns this place (a board with a card) for a host that does not report the end of the card's
+/// busy. On such a host Linux's software queue reports writes as done early.
 const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
@@ -114,15 +115,16 @@ pub struct Grid {
     pub places: &'static [Place],
     /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
-    /// Numbers of requests that each job has under way.
+    /// Values to try for the number of requests that each job has under way.
     pub depths: &'static [u32],
-    /// Numbers of jobs that run at the same time.
+    /// Values to try for the number of jobs that run at the same time.
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
     /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],
-    /// Numbers of jobs of [`Load::Flushed`], in which each job flushes after each write of 4 KiB.
+    /// Values to try for the number of jobs of [`Load::Flushed`], in which each job flushes after
+    /// each write of 4 KiB.
     pub flushing: &'static [u32],
     /// Loads that pause after each request, on hosts that can continue data.
     pub pauses: Pauses,

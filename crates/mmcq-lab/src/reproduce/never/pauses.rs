@@ -41,7 +41,7 @@ pub struct Pause {
 const SECOND_BYTES: u64 = 8 << 30;
 /// End in bytes of the part of the card that has the random places.
 const LAST_BYTES: u64 = 40 << 30;
-/// Time to wake a thread, in microseconds.
+/// Time to wake a thread, in microseconds, in all cases of this file.
 const WAKE_US: u32 = 20;
 
 impl fmt::Display for Pause {
@@ -133,8 +133,9 @@ impl Pause {
     }
 }
 
-/// Writes a table for one board with a card: one line for each cell whose jobs pause. The line has
-/// the rate of every setting, and the difference of mmcq and the better of Linux's settings.
+/// Writes a table for one board with a card: one line for each case (cell) of the comparison whose
+/// jobs pause after each request. The line has the rate of every setting, and the difference of
+/// mmcq and the better of Linux's settings.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

@@ -259,7 +259,8 @@ fn rates_of(one: &Measured) -> String {
     one.slower_side().ours.map(named).concat() + &named(Setting::Limit)
 }
 
-/// Writes every cell in which a setting is faster than the physical limit.
+/// Writes a line for every cell (board, card and load) in which a setting is faster than the
+/// physical limit.
 fn beyond(out: &mut String, measured: &[Measured]) {
     for one in measured {
         if let Some((setting, above)) = one.passes() {

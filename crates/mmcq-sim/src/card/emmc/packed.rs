@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 const READS: u32 = 1;
 /// Direction in a packed header: packed writes.
 const WRITES: u32 = 2;
-/// Largest number of entries in a header of one block.
+/// Largest number of entries in the header of a packed command, which is one block.
 const MOST: usize = 63;
 /// Bit of PACKED_COMMAND_STATUS: the packed command failed.
 const FAILED: u8 = 1;

@@ -38,7 +38,7 @@ pub struct Close {
     pub volatile: bool,
 }
 
-/// Extra busy time for ending a command in the middle of a long run of writes.
+/// Extra busy time for ending a write command in the middle of a long series of contiguous writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
     /// Extra busy time in ns at the end of a write command that continues a long run.
@@ -81,8 +81,8 @@ pub(super) struct Runs {
     end: Option<u64>,
     /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,
-    /// Number of written bytes so far that count as not sequential: of each run the first
-    /// [`Gc::run_bytes`] bytes.
+    /// Number of written bytes so far that count as not sequential: of each series of contiguous
+    /// writes the first [`Gc::run_bytes`] bytes.
     scattered: u64,
     /// Number of garbage collection stalls so far.
     stalls: u64,
@@ -184,8 +184,8 @@ impl Flash {
         Ok(Some(bytes))
     }
 
-    /// Takes a block of an open write into the cache. Returns the time in ns at which the cache had
-    /// room for the block.
+    /// Takes a block of an open write (a CMD25 that has not ended) into the cache. Returns the time
+    /// in ns at which the cache had room for the block.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {

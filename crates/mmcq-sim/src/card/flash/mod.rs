@@ -56,7 +56,7 @@ pub struct Timing {
     pub read_next_4k_ns: u64,
     /// Prefetching of sequential reads; `None`: no prefetching. Not used with [`Timing::pages`].
     pub prefetch: Option<Prefetch>,
-    /// Reads by flash page; `None`: reads go by 4 KiB.
+    /// How reads fetch whole flash pages; `None`: reads have a time for each 4 KiB.
     pub pages: Option<Pages>,
     /// Busy time in ns at the end of a write command. [`Timing::close`] replaces this field,
     /// `write_next_4k_ns` and `buffer_bytes`.

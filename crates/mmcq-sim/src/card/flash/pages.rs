@@ -49,7 +49,7 @@ pub struct Ahead {
 /// Number of clocks between two blocks: the shortest N_AC [SD 4.12.1].
 const GAP_CLK: u64 = 8;
 
-/// State of a read command in the pipeline.
+/// Progress of a read command: which flash page is being sent, and when the next block can start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     /// Number of the page that is being sent; `None` before the first block.

@@ -35,8 +35,8 @@ impl Cis {
         cis
     }
 
-    /// Makes a CIS with these bytes as the chain of the card and of every function, and `fill`
-    /// after them. The bytes need not be valid.
+    /// Makes a CIS with these bytes as the chain of tuples of the card and of every function, and
+    /// `fill` after them. The bytes need not be valid.
     #[must_use]
     pub fn raw(image: Vec<u8>, fill: u8) -> Self {
         Cis { image, fill, pointers: [CIS_BASE; 8] }

@@ -278,7 +278,7 @@ impl Sparse {
         }
     }
 
-    /// Frees the memory that a page uses.
+    /// Frees the memory that a page (4 KiB of the medium) uses.
     fn free(&mut self, page: Page) {
         let Page::Data(page) = page else { return };
         for sector in self.pages[page as usize].iter() {

@@ -162,7 +162,7 @@ impl Sdhci {
         self.cqe.as_ref().is_some_and(|cqe| cqe.moving().is_some())
     }
 
-    /// Executes the steps of the engine that are due, and sets its timers.
+    /// Executes the steps of the command queue engine that are due, and sets its timers.
     pub(super) fn queue_goes_on(&mut self, now: u64) {
         if self.cqe.is_none() {
             return;

@@ -16,7 +16,8 @@ pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     test: StreamTest,
     buf: DmaBuf,
     pause: P,
-    /// Number of the last run. Each block that the run wrote contains this number.
+    /// Identifier of the last run of the test, counted up. Each block that the run wrote contains
+    /// it.
     version: u32,
     /// Number of the run that wrote the guard blocks. They follow the blocks of the present run,
     /// which must not change them.

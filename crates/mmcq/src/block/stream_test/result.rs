@@ -18,7 +18,8 @@ pub struct StreamTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {
-    /// The data are right, and requests have continued an open transfer.
+    /// The data are right, and requests have continued an open transfer (a CMD18 or CMD25 that was
+    /// not ended).
     Right,
     /// The data are right. No request has continued an open transfer: the driver closes each
     /// transfer for such memory or such requests.
@@ -123,7 +124,8 @@ impl fmt::Display for StreamResult {
 pub struct StreamVerdict {
     /// Cases in which requests have continued open transfers, with the right data.
     pub right: u16,
-    /// Number of cases with the right data in which no transfer stayed open.
+    /// Number of cases with the right data in which no transfer stayed open from one request to the
+    /// next.
     pub not_kept: u16,
     /// Number of cases that cannot show an error, because the card has the same data everywhere.
     pub unproven: u16,

@@ -40,7 +40,7 @@ pub struct Span {
 /// The results of starting a phase on the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The controller has accepted the phase and executes it.
+    /// The controller has accepted the phase (a command with its data) and executes it.
     Started,
     /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
     /// refusal.

@@ -38,7 +38,7 @@ use crate::sched::{ChainStats, Lanes, Policy, Profile};
 use crate::spec::command;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the controller has a chain, or is about to get one.
+    /// Returns whether the controller has a chain (a list of transfers), or is about to get one.
     #[inline(always)]
     pub(in crate::engine) fn has_chain(&self) -> bool {
         self.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
@@ -94,9 +94,10 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
-    /// where several wait. A `most` below two switches chains off. If the engine has given chains
-    /// up, the call lets it try them again. The setting holds for every card.
+    /// Sends ordinary reads and writes to the controller in chains (lists) of at most `most`
+    /// transfers, where several wait. A `most` below two switches chains off. If the engine has
+    /// stopped using chains after failures, the call lets it try them again. The setting holds for
+    /// every card.
     ///
     /// Returns false if the profile sends no chains ([`Chained`](crate::sched::Chained)), or the
     /// controller executes none ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says
@@ -125,10 +126,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().map(|chains| chains.stats())
     }
 
-    /// Begins a chain with the request `first`, if several transfers can go together. Returns true
-    /// if the engine has done something: it has started the chain, an ordinary transfer of these
-    /// requests, or a read of the card's status that must come before; or it has ended `first` with
-    /// an error.
+    /// Begins a chain (a list of transfers) with the request `first`, if several transfers can go
+    /// together. Returns true if the engine has done something: it has started the chain, an
+    /// ordinary transfer of these requests, or a read of the card's status that must come before;
+    /// or it has ended `first` with an error.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
@@ -338,7 +339,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes the requests of a chain: all of its transfers have ended well.
+    /// Completes the requests of a chain (a list of transfers): all of its transfers have ended
+    /// well.
     fn chain_ended(&mut self, now_ns: u64) {
         self.lane.set_idle();
         self.timers.clear();

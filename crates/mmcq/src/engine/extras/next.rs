@@ -9,7 +9,7 @@ use crate::spec::command::Command;
 /// engine carries it out, and returns the card's status to the same part.
 #[derive(Debug)]
 pub(in super::super) enum Next {
-    /// Sends a command without busy.
+    /// Sends a command without busy. The place says which step of the request the command is.
     Command(Place, Command),
     /// Sends a command with busy; the number is the longest time of the busy in ns.
     Order(Place, Command, u64),

@@ -220,7 +220,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
     }
 
-    /// Handles a failed phase. If it belonged to a pack, the pack's requests go alone from now on.
+    /// Handles a failed phase (a command with its data). If the phase belonged to a pack (several
+    /// requests in one packed command), the pack's requests are sent one by one from now on.
     #[inline(always)]
     pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
         let Some(packs) = self.lane.packs_mut() else { return };

@@ -124,8 +124,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Returns whether another request waits that could be an entry of a pack, in addition to the
-    /// requests in `part`, which are to be the first entry.
+    /// Returns whether another request waits that could be an entry of a pack (packed command), in
+    /// addition to the requests in `part`, which are to be the first entry.
     pub fn has_second<P: Profile>(
         &self,
         card: &Card,
@@ -302,8 +302,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the requests in `part` the next entry of the pack, a reliable write if `reliable`.
-    /// Returns false if their memory cannot be mapped.
+    /// Makes the requests in `part` the next entry of the pack (packed command), a reliable write
+    /// if `reliable`. Returns false if their memory cannot be mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {

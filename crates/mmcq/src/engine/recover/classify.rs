@@ -70,7 +70,7 @@ pub struct RecoveryEvent {
     pub step: RecoveryStep,
 }
 
-/// The last steps of recovery.
+/// The last steps that recovery has taken, with their times.
 #[derive(Debug)]
 pub(in super::super) struct Trace {
     // Separate arrays, since an array of structures would take a quarter more memory.
@@ -97,7 +97,7 @@ impl Trace {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// Returns the steps, oldest first.
+    /// Returns the stored steps of recovery, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
         (0..kept).map(move |n| {
@@ -117,7 +117,8 @@ pub(super) enum Class {
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
     Command {
-        /// Whether a token is damaged: then a better sampling point may help.
+        /// Whether the command or its response arrived damaged (wrong CRC, end bit or index), and
+        /// not only failed to arrive: then a better sampling point may help.
         damaged: bool,
     },
     /// A data block is damaged or missing.

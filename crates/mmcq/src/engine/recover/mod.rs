@@ -52,7 +52,7 @@ use questions::state_pause_ns;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
+/// Most commands to the card that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
 /// How many times recovery from one failure repeats a tuning that a controller reset has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
@@ -193,12 +193,12 @@ impl Incident {
         }
     }
 
-    /// Returns whether recovery has already used this measure for the present failure.
+    /// Returns whether recovery has already taken this step for the present failure.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
 
-    /// Takes a measure that may be taken once. Returns false if it was taken before.
+    /// Takes a step of recovery that may be taken once. Returns false if it was taken before.
     fn spend(&mut self, step: RecoveryStep) -> bool {
         let bit = 1 << step as u16;
         let fresh = self.spent & bit == 0;
@@ -271,7 +271,7 @@ impl<E, T: Lanes> Lane<E, T> {
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
 
-    /// Records that the phase in progress, or the wait for it, has failed with this error.
+    /// Records that the command in progress, or the wait for its end, has failed with this error.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, incident: &mut Incident, error: Error) {

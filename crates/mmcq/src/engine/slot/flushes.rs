@@ -84,8 +84,9 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Returns whether some blocks of a write that owes a flush were changed by a later request. Such
-    /// a write must not be sent again, because it would replace later data.
+    /// Returns whether some blocks of a write, which is complete only after a flush, were changed
+    /// by a later request. Such a write must not be sent again, because it would replace later
+    /// data.
     pub fn is_covered(&self, index: u8) -> bool {
         self.covered & self.owing & (1 << index) != 0
     }

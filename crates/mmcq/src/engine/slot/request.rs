@@ -34,7 +34,7 @@ told! {
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
     generation: u32;
-    /// Returns the blocks that are already transferred.
+    /// Returns how many of the request's blocks are already transferred.
     moved_blocks: u32;
     origin: Origin;
     rules: Rules;

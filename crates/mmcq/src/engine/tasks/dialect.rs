@@ -63,7 +63,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl Card {
-    /// Returns the register of the queue's switch, if this is an SD card with one.
+    /// Returns the extension register by which the queue is switched on, if this is an SD card with
+    /// one.
     pub fn queue_register(&self, page: &DmaBuf) -> Option<Extension> {
         let target = self.target().filter(|target| !target.emmc && !target.extended_address)?;
         let FlushBy::SdCache { at, .. } = target.flush else { return None };

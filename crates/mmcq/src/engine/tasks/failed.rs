@@ -87,7 +87,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a report of the card that is impossible: the queue is given up.
+    /// Handles an impossible report of the card about its queue: the engine stops using the card's
+    /// queue.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
         self.lane.leave_for_good(why);

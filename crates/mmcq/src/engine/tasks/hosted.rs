@@ -110,7 +110,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Switches the queue engine on. Returns false if that fails; the software continues then.
+    /// Switches the queue engine on. Returns false if that fails; then software goes on driving the
+    /// card's queue.
     #[inline]
     pub fn switch_engine_on<H: Host>(&mut self, card: &Card, bus: &mut Bus<H>) -> bool {
         self.hosted().is_some_and(|hosted| hosted.at() == At::On) || self.enable_engine(card, bus)

@@ -131,7 +131,7 @@ impl<const N: usize> Batch<N> {
     }
 
     /// Makes the requests of a task and their memory the transfer in progress, and returns its
-    /// phase.
+    /// phase: what the controller must execute.
     pub fn gather_task(&mut self, slots: &Slots<N>, tasks: Option<&Tasks>, id: u8) -> Phase {
         let Some(tasks) = tasks else { return NO_PHASE };
         let task = *tasks.task(id);
@@ -194,15 +194,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         has
     }
 
-    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only where
-    /// it pays: for measurements, or for a load that is known.
+    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only while
+    /// it makes them faster (while several reads wait). For measurements, or for a load that is
+    /// known.
     pub fn always_use_task_queue(&mut self, always: bool) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_always(always);
         }
     }
 
-    /// Returns the counters of the card's queue; `None`: the profile does not use a card's queue.
+    /// Returns the counters of the card's queue; `None`: the engine's profile (the parts that the
+    /// firmware contains) has no code for a card's queue.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
@@ -258,7 +260,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
     }
 
-    /// Switches the card's queue on, if that pays now.
+    /// Switches the card's queue on if it would make the waiting requests faster, and would have
+    /// done so often enough before.
     #[inline(never)]
     fn try_enter_queue(&mut self, now_ns: u64) -> Turn {
         let (reads, writes) =
@@ -287,8 +290,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(true, now_ns)
     }
 
-    /// Decides what the software does next with the card's queue. If a queue engine drives the queue
-    /// from now on, the software only ends its last tasks.
+    /// Does the next step with the card's queue while software drives it: announces a task,
+    /// executes one, or asks which tasks are ready. If the controller's queue engine drives the
+    /// queue from now on, software only ends the tasks that it has announced.
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
         if self.send_described(now_ns) {

@@ -14,7 +14,7 @@ const POLL_NS: u64 = 100_000;
 /// most seven stages, and one more check finds that none is left.
 const STAGES_MAX: u32 = 8;
 
-/// The event that an operation waits for.
+/// Stage of an operation on the bus: the event that the operation waits for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Waits for the supply to rise.
@@ -23,7 +23,7 @@ enum Stage {
     Reset,
     /// DesignWare, after a reset: waits until the FIFO requests no DMA.
     Requests,
-    /// DesignWare, after `Requests`: waits until the reset of the FIFO reads 0.
+    /// DesignWare, after `Requests`: waits until the bit that resets the FIFO reads 0.
     Fifo,
     /// First stage of a clock change: waits until the controller has switched the card's clock off.
     ClockOff,
@@ -226,7 +226,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.config.source_hz / half
     }
 
-    /// Returns the value of the control register without the bits that a phase adds.
+    /// Returns the value of the control register without the bits that belong to a single command
+    /// or its data.
     pub(super) fn control(&self) -> u32 {
         CONTROL_INTERRUPTS | if self.bus.ddr && !L::DESIGN_WARE { CONTROL_DDR } else { 0 }
     }

@@ -30,9 +30,10 @@ pub(super) struct Active {
     pub(super) heard: Option<u32>,
     /// Raw status bits that were set since the start of the phase.
     pub(super) seen: u32,
-    /// DMA status bits that were set since the start of the phase.
+    /// DMA status bits that were set since the start of the phase (the command with its data).
     pub(super) dma_seen: u32,
-    /// How often the driver has acknowledged events of the phase. It wraps.
+    /// How often the driver has acknowledged events of the phase (the command with its data) in
+    /// progress. It wraps.
     pub(super) acknowledged: u32,
     /// Bytes that the CPU has not transferred yet.
     pub(super) left_bytes: u32,
@@ -46,7 +47,7 @@ pub(super) struct Active {
 /// How a phase (a command with its data) transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The phase is a command without data.
     Command,
     /// The DMA transfers the data, in this direction.
     Dma(Direction),

@@ -10,7 +10,7 @@ use crate::spec::command::{Command, Resp};
 /// timer of a read starts before the command.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
-/// The phase that is in progress.
+/// The phase (a command with its data) that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,

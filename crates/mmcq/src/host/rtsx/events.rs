@@ -84,8 +84,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.go_on(active).transpose()
     }
 
-    /// Continues the phase after a list that ended without an error: returns the phase's result, or
-    /// starts the list with the data of a write and returns `None`.
+    /// Continues the phase (the command with its data) after a list of register accesses that ended
+    /// without an error: returns the phase's result, or starts the list with the data of a write
+    /// and returns `None`.
     fn go_on(&mut self, active: &mut Active) -> Result<Option<Done>, Fault> {
         let data = match active.work {
             Work::Tuning => return self.tuned(true).map(Some),

@@ -43,7 +43,7 @@ impl Buffers {
     pub const SEGMENTS: usize = SEGMENTS;
     /// Size of the list of register accesses, which the chip reads by DMA, in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
-    /// Size of the table in bytes.
+    /// Size in bytes of the DMA table: an entry of 8 bytes for each memory segment.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
 
     /// Makes empty buffers.

@@ -85,7 +85,7 @@ pub struct Rtsx<R: Regs, D: Dma> {
     masked: u32,
 }
 
-/// State of the chip between two phases.
+/// State of the chip between two phases (commands with their data).
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
     /// Whether the last phase failed, and the lines were not reset since.

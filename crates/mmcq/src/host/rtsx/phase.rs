@@ -111,9 +111,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(())
     }
 
-    /// Writes the command list and the DMA table of a phase with data into memory. Returns what the
-    /// first command list of the phase does, and the size of that list. `None`: the chip cannot
-    /// transfer the data.
+    /// Writes the command list and the DMA table of a phase with data (a command with its data)
+    /// into memory. Returns what the first command list of the phase does, and the size of that
+    /// list. `None`: the chip cannot transfer the data.
     fn list_transfer(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Option<(Work, Extent)> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {

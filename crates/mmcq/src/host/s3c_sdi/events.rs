@@ -1,4 +1,5 @@
-//! Continues and ends a phase, and detects the card interrupt, when the controller interrupts.
+//! Continues and ends a phase (a command with its data), and detects the card interrupt, when the
+//! controller interrupts.
 
 use super::S3cSdi;
 use super::phase::{Active, Work};

@@ -83,7 +83,7 @@ use regs::*;
 /// Flag in [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so no
 /// address uses this bit.
 const MAPPED: u64 = 1 << 63;
-/// Largest block of a phase, in bytes.
+/// Largest block of a command with data, in bytes.
 const BLOCK_BYTES_MAX: u16 = 2048;
 
 /// The driver of a controller with registers `R` and memory access `D`.

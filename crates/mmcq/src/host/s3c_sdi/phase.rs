@@ -20,7 +20,8 @@ const DMA_LOOKS: u16 = 64;
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Bits of the command status register (SDICmdSta) that were set since the start of the phase.
+    /// Bits of the command status register (SDICmdSta) that were set since the start of the phase
+    /// (the command).
     pub(super) command: u32,
     /// Bits of the data status register (SDIDatSta) that were set since the start of the phase.
     pub(super) data: u32,

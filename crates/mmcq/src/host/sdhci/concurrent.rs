@@ -129,7 +129,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Checks, before the next phase, that all commands sent during the last phase have ended.
+    /// Checks, before the next phase (a command with its data), that all commands sent during the
+    /// data of the last one have ended.
     pub(super) fn end_concurrent(&mut self) -> Result<(), StartError> {
         let Some(beside) = self.concurrent.filter(|_| self.active.is_none()) else { return Ok(()) };
         if beside.line == Line::Broken {

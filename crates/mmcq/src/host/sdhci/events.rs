@@ -1,4 +1,5 @@
-//! Continues and ends a phase, and reports other events, when the controller interrupts.
+//! Continues and ends a phase (a command with its data), and reports other events, when the
+//! controller interrupts.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -24,7 +24,7 @@ const BLOCK_BYTES: u32 = 512;
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Whether no other phase was in progress when this phase started.
+    /// Whether no other phase (a command with its data) was in progress when this one started.
     pub(super) alone: bool,
     /// Interrupt status bits that were set since the start of the phase.
     pub(super) seen: u32,

@@ -25,7 +25,7 @@ const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Shortest time between two polls for the end of an SPI exchange, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
-/// Work that the driver does between phases: clock, reset and recovery.
+/// Work that the driver does between phases (commands with their data): clock, reset and recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chore {
     what: What,

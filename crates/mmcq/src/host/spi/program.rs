@@ -51,7 +51,7 @@ pub(super) struct Program {
     stop: Option<u32>,
     /// Number of repeated polls for a response so far, or of repeated CMD0 in a reset.
     again: u8,
-    /// Number of CMD59 that this phase has sent so far.
+    /// Number of CMD59 that the driver has sent so far before the command in progress.
     tries: u8,
     patience: Patience,
 }
@@ -140,8 +140,8 @@ impl Program {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// Abandons the program in its present step. Records in `card` what the card may be left with:
-    /// an unfinished block, or an open transfer.
+    /// Abandons the program (the exchange with the card) in its present step. Records in `card`
+    /// what the card may be left with: an unfinished block, or a CMD18 or CMD25 that was not ended.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();

@@ -31,7 +31,7 @@ enum Stage {
     Command,
     /// The data path becomes idle, after the driver has stopped it.
     Abort,
-    /// The end of the voltage switch to 1.8 V.
+    /// The end of the switch of the signal lines to 1.8 V.
     Switch,
 }
 
@@ -48,7 +48,7 @@ enum Listens {
 /// The bus settings, and the progress of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
-    /// Value of the clock register without its divider.
+    /// Value of the clock register (bus width, timing and other bits) without its divider.
     lines: u32,
     /// Divider field of the clock register.
     divider: u32,
@@ -86,7 +86,7 @@ impl Bus {
         self.clock_hz
     }
 
-    /// Returns the bits of the data control register that stay set from phase to phase.
+    /// Returns the bits of the data control register that stay the same for all commands.
     pub(super) const fn data_control(&self) -> u32 {
         if matches!(self.listens, Listens::No) { 0 } else { DATA_SDIO }
     }

@@ -80,7 +80,8 @@ pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     mask: Option<u32>,
 }
 
-/// The command that resets the data path after a failed phase.
+/// The command that the driver sends to reset the controller's data path after a failed phase (a
+/// command with its data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     /// The abort of a failed transfer of a memory card: CMD12.

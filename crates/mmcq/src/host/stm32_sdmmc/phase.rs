@@ -26,9 +26,9 @@ pub(super) struct Active {
     pub(super) seen: u32,
     /// Whether the card was busy when the driver last read the status.
     pub(super) busy: bool,
-    /// Length of the phase's data in bytes.
+    /// Length in bytes of the data of the phase (the command) in progress.
     pub(super) bytes: u32,
-    /// The command that must stop the data path if the phase fails.
+    /// The command that must stop the data path if the phase (a command with its data) fails.
     pub(super) end: Failed,
 }
 
@@ -71,7 +71,8 @@ impl Active {
         matches!(self.resp, Resp::R1b) || self.work.writes()
     }
 
-    /// Returns the flags that must be set before the phase has ended, except the end of busy.
+    /// Returns the flags that must be set before the phase (the command with its data) has ended,
+    /// except the end of busy.
     pub(super) const fn needs(&self) -> u32 {
         let more = match self.work {
             Work::Command | Work::TuneEnds => 0,

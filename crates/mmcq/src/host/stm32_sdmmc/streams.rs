@@ -25,7 +25,8 @@ use crate::host::{Auto, BusOp, Caps, Direction, Dma, Events, Host, Phase, Regs, 
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
-/// A driver for ST's SDMMC that keeps writes open.
+/// A driver for ST's SDMMC that leaves a write open (a CMD25 without its CMD12), so that the next
+/// request can continue it.
 ///
 /// For other requests the driver works like the wrapped [`Stm32Sdmmc`].
 pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {

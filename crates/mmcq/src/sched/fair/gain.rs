@@ -1,5 +1,5 @@
-//! What a read gains that continues the read before it: on some cards and controllers nothing, on
-//! others most of its time.
+//! By how much a read is faster if it continues the read before it: on some cards and controllers
+//! not at all, on others by most of its time.
 
 use super::super::Waiting;
 

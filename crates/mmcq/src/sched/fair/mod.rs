@@ -108,7 +108,8 @@ pub struct Fair<const CLIENTS: usize = 8> {
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
-    /// The measured gain if the card waits (idles) for a client's next read in sequence instead of
+    /// The measured times of reads: by how much a read is faster if it continues the read before
+    /// it. The result decides whether the card waits (idles) for a client's next read instead of
     /// serving others.
     gain: Gain,
     crowded: u32,

@@ -1,5 +1,5 @@
-//! Measures the time of a block, with and without starts that are delayed for the tail of a batch
-//! (the requests that are about to come and would continue it).
+//! Measures the time per block, both with delayed starts and without them. A start is delayed for
+//! the tail of a batch: the requests that are about to come and would continue it.
 //!
 //! The [`costs`](super::costs) predict which of two ways is faster: to delay the start, or to start
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning

@@ -53,7 +53,8 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
+/// First balance, in ns, of an account. Time that is lost by a delayed start of a transfer is paid
+/// from the account; if it has too little, no start is delayed.
 const CREDIT_NS: i64 = 1_000_000;
 /// Largest balance of the account of time that may be lost by delaying starts, in multiples of the
 /// fixed time of a transfer. It limits the loss when a client stops that has always sent its next
@@ -96,7 +97,8 @@ pub(crate) struct Held {
     fixed_ns: u64,
     /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
-    /// Number of requests that the delayed start waits for and that have not come yet.
+    /// Number of requests that have not come yet and for which the engine delays the start of a
+    /// transfer.
     awaited: u8,
     /// Number of requests that came during the hold and that the statistics of sequential streams
     /// do not count yet.

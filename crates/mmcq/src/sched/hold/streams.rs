@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub client: u8,
     /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// Time in ns at which the last of these requests came.
+    /// Time in ns at which the last request of the run came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
@@ -111,7 +111,8 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Number of requests of the group whose clients have not submitted their next request yet.
+    /// Number of the group's requests whose clients have not yet submitted the next request of the
+    /// stream after the completion.
     away: u8,
 }
 
@@ -185,8 +186,9 @@ impl Stream {
         before: Group::NONE,
     };
 
-    /// Returns how long the first request takes to come back after `requests` requests were
-    /// completed; `first_ns` is the part of that time that does not depend on their number.
+    /// Returns the usual time in ns from the completion of `requests` requests of a stream to the
+    /// first new request of its client. `first_ns` is the part of that time that does not depend on
+    /// their number.
     fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
         u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
     }

@@ -7,11 +7,12 @@ use super::streams::Stream;
 /// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two predicted times are close if they differ by less than this, in ns; then both ways are tried.
-/// It is the time of a wake-up: the learned times of streams may be wrong by this much.
+/// Two predicted times, with one transfer and with two, are close if they differ by less than this,
+/// in ns; then both ways are tried. It is the time of a wake-up: the learned times of streams may
+/// be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
-/// The times of one transfer and of two are level if they differ by less than 1 / `LEVEL`: then the
-/// last decision is repeated.
+/// Two predicted times, with one transfer and with two, count as equal if they differ by less than
+/// 1 / `LEVEL`. Then the last decision is repeated.
 const LEVEL: u64 = 48;
 /// The engine waits for further requests only if it saves more than 1 / `MARGIN` of the time.
 const MARGIN: u64 = 128;

@@ -72,7 +72,7 @@ impl PackStats {
 pub(crate) struct Entry {
     pub start: u64,
     pub blocks: u32,
-    /// Number of requests that were merged into this entry.
+    /// Number of requests that were merged into this entry of the packed command.
     pub members: u8,
     /// Whether the entry is a reliable write.
     pub reliable: bool,
@@ -80,7 +80,8 @@ pub(crate) struct Entry {
 
 const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false };
 
-/// The command in progress for a pack, other than the one that transfers the data of its requests.
+/// The command in progress for a pack (several requests in one packed command), other than the one
+/// that transfers the data of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// CMD23 before the header of a packed read.
@@ -244,7 +245,8 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// Takes the direction of the pack that has ended or failed; `None`: no pack has.
+    /// Returns and clears the direction of the pack (requests in one packed command) that has ended
+    /// or failed; `None`: no pack was in progress.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }

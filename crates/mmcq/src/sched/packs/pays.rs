@@ -22,8 +22,8 @@ pub(super) struct Pays {
     /// number of requests, and the time in ns of its begin. `None`: another transfer has begun
     /// since.
     began: Option<(usize, usize, u32, u64)>,
-    /// Number of transfers since the last trial of the slower way (in packs, or alone) began, for
-    /// reads and for writes.
+    /// Number of transfers, for reads and for writes, since the slower of two ways was last tried
+    /// again: to send requests in packs (packed commands), or one by one.
     turns: [u8; 2],
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use std::vec::Vec;
 
     /// Runs two thousand transfers of four requests on a card with these times, and returns how
-    /// many were packs.
+    /// many were packs (packed commands).
     fn count_packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
         let mut now_ns = 1;
         let ways: Vec<bool> = (0..2_000)

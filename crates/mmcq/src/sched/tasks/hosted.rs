@@ -49,7 +49,7 @@ pub struct Hosted {
     at: At,
     /// Whether the command queue engine drives the card's queue; if false, the software does.
     drives: bool,
-    /// Most blocks of a task.
+    /// Largest number of blocks in one task.
     blocks: u32,
     /// Number of blocks of the largest task so far.
     largest: u32,
@@ -64,7 +64,7 @@ pub struct Hosted {
     heard_ns: u64,
     /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
-    /// Deadline of the halt or clear that is under way.
+    /// Time in ns by which the command queue engine must have halted, or cleared its tasks.
     until_ns: u64,
 }
 

@@ -79,7 +79,7 @@ pub struct Tasks {
     behind: [u8; SLOTS_MAX],
     /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
-    /// Whether the queue is used for all possible requests, and not only where it pays.
+    /// Whether the card's queue executes all requests that it can, and not only several reads.
     always: bool,
     /// Number of writes that were executed since the last executed read.
     dull: u8,
@@ -212,7 +212,7 @@ impl Tasks {
         self.dull >= DULL_MAX && !self.always
     }
 
-    /// Sets whether the queue is used for all possible requests, even where it does not pay.
+    /// Sets whether the card's queue executes all requests that it can, and not only several reads.
     pub(crate) fn set_always(&mut self, always: bool) {
         self.always = always;
     }
@@ -231,8 +231,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the command for the card's queue that has ended. The flag is true if the engine took
-    /// all tasks back while the command ran; the result of the command is then ignored.
+    /// Returns and clears the command for the card's queue that has just ended. The flag is true if
+    /// the engine took all tasks back while the command ran: then its result must be ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =

@@ -37,7 +37,7 @@ impl Group {
         Group::Group6,
     ];
 
-    /// Returns the group's number in the standard, 1 to 6.
+    /// Returns the number of this function group of CMD6 in the standard, 1 to 6.
     pub const fn number(self) -> u8 {
         self as u8 + 1
     }

@@ -217,7 +217,8 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// Begins to read the chain of this function (0: the common CIS) at address `pointer`.
+    /// Begins to read the chain of tuples of this function (0: the common CIS) at address
+    /// `pointer`.
     pub fn new(function: u8, pointer: u32) -> Result<Self, CisError> {
         let walker = Walker {
             function,

@@ -307,8 +307,9 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// Starts the interrupt handler of a machine with threads, for a line that falls with its
-    /// cause: after each interrupt it notifies the sleepers.
+    /// Starts a thread that acts as the interrupt handler, on a machine whose interrupt line falls
+    /// as soon as its cause is handled. After each interrupt the handler notifies the threads that
+    /// sleep.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
         // SAFETY: the driver stays in its place.
         self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);

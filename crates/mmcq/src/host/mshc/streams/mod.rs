@@ -46,7 +46,8 @@ const SEND_STATUS: u8 = 13;
 /// Size in bytes of the memory for read data that no request wants ([`Scrap`]).
 const SCRAP_BYTES: u32 = 512;
 
-/// Which transfers the driver keeps open. Enable only what was tried on the controller.
+/// Which transfers the driver leaves open (without a CMD12), so that the next request can continue
+/// them. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenTransfers {
@@ -64,8 +65,9 @@ impl OpenTransfers {
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 
-/// Memory for the data that the card sends after the last wanted block of an open read. The
-/// controller writes into this memory, so the memory must live as long as the program.
+/// Memory for the data that the card sends after the last wanted block of an open read (a CMD18
+/// that serves several requests). The controller writes into this memory, so the memory must live
+/// as long as the program.
 #[repr(C, align(512))]
 #[derive(Debug)]
 pub struct Scrap {
@@ -98,7 +100,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     /// enough for every request of this size, however its memory is divided into segments.
     ring_bytes: u32,
     open: Option<Open>,
-    /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
+    /// The phase (the data of one request) in progress, if it transfers data of an open read, or
+    /// sends the CMD12 of one.
     run: Option<Run>,
     /// Kind of the command in progress, if the wrapped driver executes it in the ordinary way and
     /// not as part of an open transfer.
@@ -120,7 +123,8 @@ enum Open {
     Ended,
 }
 
-/// What a phase that the wrapped driver executes does for an open write.
+/// What a phase (a command with its data) that the wrapped driver executes means for a write that
+/// is open on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -134,8 +138,9 @@ enum Plain {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register. Maps
-    /// `scrap` for DMA for the lifetime of the program.
+    /// Makes a driver that leaves those transfers open (without a CMD12) that `config` names, so
+    /// that the next request can continue them. Writes no register. Maps `scrap` for DMA for the
+    /// lifetime of the program.
     ///
     /// While CMD12 ends an open read, more data arrive, and need descriptors. If the descriptor
     /// table of `host` is too small for them, no read stays open.
@@ -244,7 +249,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.busy.take()
     }
 
-    /// Forgets the open transfer, because the lines or the whole controller are reset.
+    /// Forgets the open transfer (a CMD18 or CMD25 that was not ended), because the lines or the
+    /// whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;

@@ -66,7 +66,7 @@ pub(super) struct Run {
 enum Kind {
     /// The phase sends CMD18 and transfers its first data.
     Begins,
-    /// The phase transfers more data, without a command.
+    /// The phase transfers more data of the open read, without a command.
     GoesOn,
     /// The phase sends CMD12, which ends the open read.
     Stops,
@@ -100,7 +100,8 @@ impl Run {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Returns whether an open read can transfer `blocks` blocks to this memory.
+    /// Returns whether an open read (a CMD18 that was not ended) can transfer `blocks` blocks to
+    /// this memory.
     pub(super) fn fits(&self, segment: &Segment, blocks: u32) -> bool {
         let bytes = blocks.saturating_mul(BLOCK_BYTES);
         segment.bus & BY_CPU == 0 && bytes <= self.ring_bytes && self.host.stops_between_blocks()
@@ -270,8 +271,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S
         self.sync_table(16 * DESCRIPTORS);
     }
 
-    /// Sets DMA and FIFO back to the register values for ordinary transfers, when an open read has
-    /// ended.
+    /// Sets DMA and FIFO back to the register values for ordinary transfers, when an open read (a
+    /// CMD18 over several requests) has ended.
     fn leave_ring(&mut self) {
         self.set_mask(0);
         self.regs.write32(AT.dma_mode, 0);

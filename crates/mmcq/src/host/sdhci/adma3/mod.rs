@@ -42,7 +42,7 @@ pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize
     list_bus: u64,
     caps: Result<ChainCaps, ChainError>,
     at: At,
-    /// Number of transfers that are described in the list.
+    /// Number of transfers that the list for the controller describes so far.
     count: u8,
     /// Whether one of the described transfers is a write.
     writes: bool,

@@ -55,7 +55,8 @@ pub enum OpenWrites {
     Carrier,
 }
 
-/// Which transfers the driver keeps open. Enable only what was tried on the controller.
+/// Which transfers the driver leaves open (without a CMD12), so that the next request can continue
+/// them. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamConfig {
@@ -125,7 +126,8 @@ enum Resets {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register.
+    /// Makes a driver that leaves those transfers open (without a CMD12) that `config` names, so
+    /// that the next request can continue them. Writes no register.
     ///
     /// If one of the conditions in [`Streams`] is not met, `config` has no effect.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {

@@ -43,8 +43,8 @@ impl Stops {
     }
 }
 
-/// State of the phase in progress, in a transfer that the controller stops at each boundary of
-/// memory.
+/// State of the phase (the data of one request) in progress, in a transfer that the controller
+/// stops at each boundary of memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Whether CMD18 or CMD25 was sent before the data, and its response was not received yet.
