@@ -16,8 +16,8 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
-/// its CPU cost has been spent.
+/// One step of the stack that serves the jobs, or of the code around it ([`Front`]). The CPU first
+/// spends the step's cost in time; then the step is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.

@@ -33,7 +33,7 @@ pub struct Queue<E> {
     /// The nearest events, with the next one at the end of the list. The list is empty only if the
     /// whole queue is empty.
     soon: Vec<(u64, E)>,
-    /// All other events, with the next one at the front.
+    /// All events that are not in the list of the nearest ones, with the next one at the front.
     later: VecDeque<(u64, E)>,
 }
 

@@ -112,8 +112,9 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints its report. `again` loads the same load again, with changed values of
-    /// `--set`. `replay` is the part of the report about a replayed trace.
+    /// Runs a load and prints its report. `again` makes the board and the jobs anew with changed
+    /// values (`--set`), for further runs. `replay` is the part of the report about a replayed
+    /// trace.
     pub fn run(
         &self,
         scene: &Scene,

@@ -208,7 +208,8 @@ impl Wake for InIrq {
     }
 }
 
-/// Wrapper that makes a future `Send`. This is right because a whole machine stays on one thread.
+/// Wrapper that makes a future `Send`. This is right because the simulated machine with all its
+/// threads runs on one thread of the computer.
 pub struct Here<F>(pub F);
 
 // SAFETY: the future is made, polled and dropped on one thread: `scope` holds it in its frame.

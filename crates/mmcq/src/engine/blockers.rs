@@ -163,8 +163,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !DEAD;
     }
 
-    /// Sets how many requests may be in the engine at a time. A supervisor, if there is one, needs
-    /// one more slot.
+    /// Sets how many requests may be in the engine at a time. A supervisor (the future that sends
+    /// the commands for recovery and upkeep) needs one slot more.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }

@@ -113,8 +113,9 @@ impl Memory {
         }
     }
 
-    /// Continues after a step of the partition access in this slot, which ended with this status.
-    /// The memory of the step is unmapped.
+    /// Continues an access to another partition after one of its commands has ended. `place` says
+    /// which command, `status` is the card's status from its response. The command's memory is
+    /// already unmapped.
     pub fn visit_reached(&mut self, place: Place, status: u32, slot: &Slot, plan: &Plan) -> Next {
         let Kind::PartitionAccess(visit) = slot.kind() else { return Next::fail(Error::Unsupported) };
         if status & R1::ERRORS != 0 {

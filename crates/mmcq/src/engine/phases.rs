@@ -61,7 +61,8 @@ pub(super) enum Stage {
     Recover(Recovery),
 }
 
-/// Steps of recovery on the bus.
+/// What the engine does on the bus to recover from an error or a timeout: resets, commands and
+/// waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// The lines are reset: [`BusOp::ResetLines`](crate::host::BusOp::ResetLines).

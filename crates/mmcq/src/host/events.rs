@@ -98,7 +98,8 @@ impl core::error::Error for Fault {}
 pub struct Done {
     /// The command's response, error bits included.
     pub response: Response,
-    /// The R1 of an automatic CMD12, if the phase had one.
+    /// The R1 of the CMD12 that the controller has sent itself after the data; `None`: it sent
+    /// none.
     pub stop: Option<u32>,
     /// In a phase of tuning: whether the controller has found its sampling point.
     pub tuned: bool,

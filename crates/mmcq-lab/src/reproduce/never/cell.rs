@@ -146,15 +146,15 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the number of requests of all jobs together, enough for a steady rate
-    /// ([`crate::runner::Steady`]). Cells with pauses have numbers of their own. For other cells
-    /// the number grows until:
+    /// Returns the number of requests of all jobs together, so many that the rate is steady
+    /// ([`crate::runner::Steady`]), multiplied by `times`. Of a cell with pauses: 96 or 256 times
+    /// `times`. Of other cells the larger one of two numbers:
     ///
-    /// - it is at least 24 times the number of requests that are under way at a time;
-    /// - the bytes of the requests fill the card's cache before a quarter of them is transferred;
-    /// - the mean of a random load is near its limit.
+    /// - 128 to 3072, by the request size: then the card's cache is full before a quarter of the
+    ///   bytes is transferred, and the mean of a random load is near its final value;
+    /// - 24 times the number of requests that are under way at a time.
     ///
-    /// The number stops earlier at 96 MiB of data, or at twice the number of requests under way if
+    /// The number is limited to 96 MiB of data, or to twice the number of requests under way if
     /// this is more.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {

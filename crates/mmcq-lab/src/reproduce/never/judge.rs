@@ -161,10 +161,11 @@ impl Measured {
         self.cell.sides().into_iter().flat_map(of_side).collect()
     }
 
-    /// Returns how much faster mmcq is than the best setting of Linux, in percent.
+    /// Returns how much faster mmcq is than the best setting of Linux, in percent of Linux's rate.
     ///
-    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
-    /// group in which mmcq gains least, for the slower one of mmcq's settings.
+    /// A setting is a stack with its context (an interrupt thread, a tasklet). Settings are
+    /// compared in groups, some of mmcq with some of Linux. The result is for the group with the
+    /// smallest gain, and there for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }

@@ -233,8 +233,9 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
-/// already has the cell's time to wake a thread.
+/// Runs the cell (a card with a load) in all its settings, and repeats with longer runs until the
+/// result is clear. `platform` is the cell's board, and already has the cell's time to wake a
+/// thread.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {

@@ -544,7 +544,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a failed phase of the recovery itself; `gone`: the controller has disappeared.
+    /// Handles a command or reset of the recovery that has failed itself. `step`: what was done.
+    /// `gone`: the controller has disappeared, so the engine gives the card up.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();

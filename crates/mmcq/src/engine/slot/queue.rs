@@ -110,7 +110,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Puts a request that was queued before at the front, with its old age.
+    /// Puts a request that was queued before at the front again. Its age still counts from its
+    /// submission.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);

@@ -52,7 +52,7 @@ pub(super) enum Turn {
     Pass,
     /// Something was done: the loop continues.
     Again,
-    /// Nothing can be done now.
+    /// The lane starts nothing now: it waits for the card, a timer or a request.
     Wait,
 }
 

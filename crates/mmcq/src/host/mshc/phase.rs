@@ -18,7 +18,7 @@ const TUNING_BLOCKS_A_SECOND: u32 = 200;
 /// bit is not an error.
 pub(super) const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
-/// The phase that is in progress.
+/// The phase that is in progress: a command with its response, data and busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,

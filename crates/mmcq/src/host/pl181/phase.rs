@@ -41,7 +41,7 @@ impl Work {
     }
 }
 
-/// The data of the phase in progress.
+/// The data of the command in progress, which the CPU transfers through the FIFO.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Bytes that the CPU has not transferred yet.

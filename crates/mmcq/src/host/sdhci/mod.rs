@@ -81,8 +81,9 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     auto: Automatic,
     /// State of a command that was sent during the data of a phase, until its end is handled.
     concurrent: Option<Concurrent>,
-    /// Mask of the interrupt status bits that belong to the phase. While another command is sent
-    /// during the phase's data, the mask lacks the bits of the CMD line.
+    /// Mask of the interrupt status bits that belong to the phase (the command that is executed,
+    /// with its data and busy). While another command is sent during the phase's data, the mask
+    /// lacks the bits of the CMD line.
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,

@@ -17,7 +17,8 @@ pub(super) struct Line<P: Port> {
     pub byte_ns: u32,
     clock_hz: u32,
     selected: bool,
-    /// Whether an exchange was started and its end was not seen yet.
+    /// Whether an SPI exchange (bytes in both directions) was started, and the driver has not seen
+    /// its end yet.
     going: bool,
     /// Whether an exchange has ended since the beginning of the present call.
     ended: bool,

@@ -178,10 +178,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts the end of a phase of the wrapped driver for the engine. If a CMD12 has ended a
-    /// transfer whose DMA stopped at memory boundaries, the driver resets the CMD and DAT circuits.
-    /// If the phase was a CMD12 or CMD13, its response gets the error bits that the earlier data
-    /// phases with CMD13 (carriers) have returned.
+    /// Converts the result of a phase of the wrapped driver into the one that the engine gets.
+    ///
+    /// - If a CMD12 has ended a transfer whose DMA stopped at memory boundaries, the driver resets
+    ///   the CMD and DAT circuits.
+    /// - Earlier blocks of an open write may have been sent with a CMD13 (a carrier). The error
+    ///   bits of those responses are added to the response of the next CMD12 or CMD13.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
