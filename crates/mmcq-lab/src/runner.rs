@@ -293,7 +293,7 @@ pub enum RunError {
     Packed {
         /// Name of the card.
         card: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack, and the context in which it runs).
         setting: &'static str,
         /// What the card or the controller has instead of what the setting needs.
         found: String,

@@ -47,7 +47,7 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Makes an empty queue.
+    /// Makes a queue without events.
     pub fn new() -> Self {
         Self::default()
     }

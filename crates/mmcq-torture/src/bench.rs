@@ -120,7 +120,7 @@ impl Bench {
         if self.is_shifted { piece % 2 } else { 0 }
     }
 
-    /// Makes a bench. Each thread has its own.
+    /// Makes a bench: the memory, wakers, profiles and checker that the runs of one thread reuse.
     #[must_use]
     pub fn new() -> Self {
         let mask = Arc::new(AtomicU64::new(0));

@@ -48,7 +48,7 @@ const CALLS_MAX: u32 = 4096;
 /// Result of one step of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The controller model had an event of its own.
+    /// The controller model has processed one of its own events, such as the end of a block.
     Event,
     /// The interrupt handler was called, or the time has advanced to the stack's deadline.
     Called,

@@ -155,7 +155,7 @@ pub(super) struct Run<'r> {
     pub unheard: u64,
     /// Number of the event at which the write protection of the card ends.
     pub protected_until: Option<u64>,
-    /// Last time in ns at which the card was write-protected.
+    /// Last time in ns at which the card was write-protected; `None`: it never was.
     pub protected_ns: Option<u64>,
     /// Number of reads and writes that failed on the medium and that were already reported to the
     /// checker.

@@ -63,7 +63,8 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Makes options that only write the page to this file and print its verdict.
+    /// Makes options for a run that only writes its HTML page to this file and prints the page's
+    /// verdict.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {

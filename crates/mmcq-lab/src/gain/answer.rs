@@ -74,7 +74,8 @@ pub struct Effect {
     pub width_percent: f64,
 }
 
-/// What decides how large a gain is.
+/// What changes a gain (how much faster one setting is than another) most, of all that is
+/// uncertain.
 #[derive(Clone, Copy, Debug)]
 pub enum Decides<'a> {
     /// A value of the board or the card that is not known exactly.

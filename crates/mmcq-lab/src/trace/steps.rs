@@ -119,7 +119,7 @@ pub struct Phase {
     pub from_ns: u64,
     /// Time in ns at which the last activity of the phase ends.
     pub to_ns: u64,
-    /// Blocks that the phase transfers; `None`: the phase's command names no blocks.
+    /// Blocks that the phase transfers; `None`: its command does not transfer blocks by an address.
     pub data: Option<Data>,
 }
 

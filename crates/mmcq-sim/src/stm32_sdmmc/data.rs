@@ -434,7 +434,8 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::DataTimeout, NEVER);
     }
 
-    /// Starts the clock again.
+    /// Lets the card's clock run again, if a full or empty FIFO or the driver's hold has stopped
+    /// it.
     pub(super) fn end_hold(&mut self, now: u64) {
         let stands = self.dat.held() || self.dat.waits_without_clock(self.regs.dctrl);
         if !stands {

@@ -531,7 +531,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 }
 
-/// An exchange with the card, from its submission to its end.
+/// A command to the card as a future, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
 pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,

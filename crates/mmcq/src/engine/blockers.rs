@@ -89,7 +89,7 @@ const SPECIAL: u32 =
 const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
 /// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
-/// Causes that stop packs and chains.
+/// Causes that stop packed commands and chains (lists of transfers that the controller executes).
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
 /// Set of the causes that now keep requests from being accepted, from starting, or from the fast

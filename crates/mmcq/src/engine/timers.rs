@@ -107,7 +107,8 @@ impl Timers {
         self.wake_ns = at_ns;
     }
 
-    /// Sets that the engine is called at this time at the latest.
+    /// Makes the next call of the engine come at this time in ns at the latest; an earlier time
+    /// that is already set stays.
     #[inline(always)]
     pub fn wake_by(&mut self, at_ns: u64) {
         self.wake_ns = self.wake_ns.min(at_ns);
@@ -268,8 +269,8 @@ impl Timers {
         may
     }
 
-    /// Lets the policy keep the controller idle again for the longest time that is allowed, since a
-    /// transfer begins.
+    /// Resets the time for which the policy may keep the controller idle while requests wait, since
+    /// a transfer begins. The next idle time may be as long as allowed again.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;

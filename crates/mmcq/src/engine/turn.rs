@@ -303,9 +303,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next phase, or carries out a step of recovery, as long as something has happened
-    /// on the bus. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll` does
-    /// the rest.
+    /// Starts the next command on the bus, or carries out a step of recovery, and repeats this
+    /// while each step ends at once. A call repeats at most [`TURNS_MAX`] times the number of
+    /// slots; the next `poll` does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {

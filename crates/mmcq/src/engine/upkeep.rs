@@ -142,7 +142,8 @@ impl Supervisor {
         self.plan_chores(timers);
     }
 
-    /// Notes that the card rests from now on, if the supervisor was asked for that.
+    /// Notes that the card rests (saves power) from now on, if the engine had asked the supervisor
+    /// to bring the card to rest.
     pub fn note_rest(&mut self, timers: &mut Timers) {
         if self.helping_mut().begin_rest() {
             // A rest has no time limit.

@@ -130,8 +130,8 @@ impl Worth {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
 
-    /// Learns from a pause of this length, and from whether the next request has continued the
-    /// transfer.
+    /// Learns whether it pays to keep a transfer open, after a pause between two requests of
+    /// `pause_ns`. `went_on`: the next request has continued the transfer.
     ///
     /// The close costs time as follows:
     /// - A write that is closed at once is complete only after the close, so its client waits for

@@ -80,7 +80,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         self
     }
 
-    /// Returns the number of pieces in use.
+    /// Returns the number of pieces of the bounce memory that are in use.
     pub fn taken(&self) -> u32 {
         self.taken.get().count_ones()
     }

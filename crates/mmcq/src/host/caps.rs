@@ -23,7 +23,8 @@ pub enum BusyDetect {
 pub enum BlockSizes {
     /// Blocks of any length.
     Any,
-    /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
+    /// Block lengths that are powers of two; a transfer of several blocks needs blocks of at least
+    /// 4 bytes.
     PowersOfTwo,
     /// Powers of two, as in `PowersOfTwo`. Only the single block of a CMD53 in byte mode may have
     /// any length.

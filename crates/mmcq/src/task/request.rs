@@ -30,7 +30,7 @@ pub(super) enum Look {
     Over,
     /// The request waits, and its slot has the task's waker.
     Waits,
-    /// The request waits, and the task's waker has to be set.
+    /// The request waits, but its slot does not have this task's waker yet; the caller must set it.
     Unknown,
     /// The call came from inside another call of the same stack, and nothing was done.
     Nested,

@@ -117,7 +117,7 @@ pub struct Grid {
     pub depths: &'static [u32],
     /// Numbers of jobs that run at the same time.
     pub jobs: &'static [u32],
-    /// Times to wake a thread, in microseconds.
+    /// Times in us that the CPU needs to wake a thread.
     pub wakes_us: &'static [u32],
     /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],

@@ -47,11 +47,11 @@ pub(super) enum Outcome {
     Again { first: bool },
     /// The lines were still in use when the time limit since the first refusal had passed.
     Late,
-    /// The controller does not support the phase.
+    /// The controller does not support this command, or its data.
     Unsupported,
 }
 
-/// The driver, and the phase that it works on.
+/// The driver, and the phase (a command with its response, data and busy) that it executes.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]

@@ -148,8 +148,8 @@ impl<const N: usize> Slots<N> {
         self.barriers |= 1 << (index as usize % N);
     }
 
-    /// Queues a read or write that was queued before, with its old age: at the front, but behind
-    /// older reads and writes there.
+    /// Queues a read or write that was queued before. Its age counts from its first submission: it
+    /// goes to the front, but behind older reads and writes there.
     pub fn push_by_age(&mut self, index: u8) {
         let age = self.span(index).age;
         let younger = self

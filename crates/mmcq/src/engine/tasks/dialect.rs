@@ -74,9 +74,9 @@ impl Card {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
     /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
-    /// is found beside the register of the cache. And the engine must have a page
-    /// ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
-    /// addresses of 38 bits, or the queue is too small to be of use.
+    /// is found beside the register of the cache. And the engine must have memory of its own for
+    /// registers ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card
+    /// has addresses of 38 bits, or the queue is too small to be of use.
     ///
     /// The queue of some cards damages data without an error.
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity

@@ -87,7 +87,7 @@ pub struct Rtsx<R: Regs, D: Dma> {
 /// State of the chip between two phases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// Whether the last phase failed, and the lines were not reset since.
+    /// Whether the last command failed, with its data and busy, and the lines were not reset since.
     upset: bool,
     /// Whether an interrupt event of a phase came while no phase was active. Before the next phase
     /// starts, the driver clears such events.

@@ -40,7 +40,7 @@ enum Listens {
     No,
     /// The driver enables the detection as soon as the controller's data path is idle.
     Soon,
-    /// Detection is enabled until the card is switched off.
+    /// The controller detects the card interrupt, until the card is switched off.
     Yes,
 }
 

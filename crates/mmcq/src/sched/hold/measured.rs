@@ -12,9 +12,9 @@ const UNITS: u64 = 16;
 /// Number of decisions (to delay a start, or not) between two trials, at first. In a trial the next
 /// few decisions are the opposite of the predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
-/// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
-/// first. It doubles at most this often, once for each trial that begins while the measured times
-/// of the two ways clearly differ.
+/// Limit for the interval between two trials, as a number of doublings. The interval is [`DOUBTED`]
+/// decisions at first. It doubles with each trial that begins while the measured times with and
+/// without a delayed start clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.

@@ -23,7 +23,7 @@ impl Ages {
     pub const NEW: Ages =
         Ages { oldest: NONE, links: [Link { older: NONE, younger: NONE }; DEPTH_MAX as usize] };
 
-    /// Forgets all tasks.
+    /// Removes all tasks from this list.
     #[inline(always)]
     pub fn forget(&mut self) {
         self.oldest = NONE;

@@ -62,7 +62,7 @@ pub struct Tasks {
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
-    /// Whether the card was polled during the data in progress.
+    /// Whether the card was already asked for its ready tasks (CMD13) during the data in progress.
     asked_beside: bool,
     /// Number of the task that is executed, or [`NONE`].
     running: u8,
