@@ -303,7 +303,7 @@ pub enum RunError {
     Chains {
         /// Name of the board.
         platform: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack, and the context in which it runs).
         setting: &'static str,
     },
     /// A completion was lost, so that jobs wait for ever.

@@ -89,7 +89,8 @@ pub trait Front {
     /// Executes a step on this core, after the step's CPU cost has been spent.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
-    /// Handles the front end's timer that has expired, in interrupt context.
+    /// Handles a timer, set by this stack or its environment, that has expired. Called in interrupt
+    /// context.
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }
@@ -129,7 +130,8 @@ pub struct System {
     pub irq_core: u8,
     /// Memory with the data of the I/Os.
     pub buffers: Buffers,
-    /// State of the controller's interrupt line when the present action began.
+    /// State of the controller's interrupt line before the code that runs now (a job, the stack,
+    /// or an interrupt handler).
     pub line: Line,
     /// Function that is called at each submission of an I/O, and at each completion; `None`: no
     /// function is called.

@@ -264,7 +264,7 @@ pub enum Keeps {
     Everything,
     /// Result number n for every sector, as [`Keeps::choices`] counts the results.
     Choice(u64),
-    /// A random result for each sector, from this seed.
+    /// What the cut leaves is drawn at random for each sector, from this seed.
     Luck(u64),
 }
 

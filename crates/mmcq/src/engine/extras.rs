@@ -58,8 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
         &mut self.memory
     }
 
-    /// Prepares the slot of a request that needs `enable_extended_ops`, such as an erase, for its
-    /// first command.
+    /// Prepares the slot of a request that is no read, no write and no raw command.
     #[cold]
     #[inline(never)]
     pub fn plan(&self, slot: &mut Slot, abilities: &Abilities) {

@@ -59,7 +59,8 @@ impl PartitionAccess {
         (self.out as u32 + self.ask as u32 + self.back as u32) * BLOCK_BYTES
     }
 
-    /// Checks whether this card can have such an access, and returns the reason if not.
+    /// Checks whether this card can execute this access to another partition, and returns the
+    /// reason if not. `given`: length in bytes of the request's buffer.
     pub(super) fn admitted(&self, target: &CardParams, given: u32) -> Result<(), Error> {
         let blocks = self.out.max(self.back);
         if !target.emmc || self.area() == 0 {

@@ -96,7 +96,8 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// Sets no time limit for the stage: it has ended, or may last for any time.
+    /// Sets no time limit for what the engine waits for on the bus: it has ended, or may last for
+    /// any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;

@@ -33,7 +33,8 @@ pub struct Span {
     pub phase: Phase,
     /// Time at which the controller got the phase, in nanoseconds.
     pub began_ns: u64,
-    /// Time at which the engine learned that the phase had ended, in nanoseconds.
+    /// Time at which the engine learned that the phase (a command with its data and busy) had
+    /// ended, in nanoseconds.
     pub ended_ns: u64,
 }
 

@@ -30,7 +30,7 @@ impl<const N: usize> Slots<N> {
         self.at_mut(index).state = State::Queued;
     }
 
-    /// Returns whether a phase of an I/O function waits.
+    /// Returns whether a command of an I/O function (CMD52 or CMD53) waits.
     pub fn has_io(&self) -> bool {
         self.ios != 0
     }

@@ -51,8 +51,8 @@ impl<E, T: Lanes> Lane<E, T> {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }
 
-    /// Unmaps the memory of a switch that has failed, or ended. The controller does not use it any
-    /// more.
+    /// Unmaps the memory of a command that was to switch the card's queue on or off, and that has
+    /// failed or ended. The controller does not use the memory any more.
     #[inline(always)]
     pub fn unmap_switch<H: Host>(&mut self, memory: &mut Memory, host: &mut H) {
         if self.tasks().is_some() && !self.has_control() {

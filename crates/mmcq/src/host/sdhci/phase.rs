@@ -79,7 +79,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the interrupt status bits that must be set before the phase has ended.
+    /// Returns the interrupt status bits of which all must be set when the command, with its data
+    /// and busy, has ended.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,

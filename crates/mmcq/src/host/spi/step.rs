@@ -1,4 +1,5 @@
-//! The steps of a phase's program, and the longest wait in them.
+//! The steps by which the driver executes a command on the SPI bus, and how long it polls the card
+//! in each step.
 
 use crate::host::Stage;
 

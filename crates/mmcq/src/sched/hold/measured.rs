@@ -64,8 +64,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins. Ends the present measurement if it
-    /// already has [`WINDOW`] transfers, and begins the next one.
+    /// Counts a transfer of this many blocks that begins now in the measurement of the time per
+    /// block. If the measurement already has [`WINDOW`] transfers, ends it and begins the next one.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
