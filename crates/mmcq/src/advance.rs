@@ -50,7 +50,7 @@ pub struct Costs {
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
     pub thread_ns: u32,
-    /// Least time of one poll of the controller.
+    /// Least time in ns of one poll of the controller.
     pub look_ns: u32,
     /// Cost of a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,

@@ -85,7 +85,8 @@ pub struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    /// Makes the handler of this engine, which has brought its card up.
+    /// Makes the interrupt handler that calls mmcq's engine, for a stack that has brought its card
+    /// up.
     pub fn new(
         stack: &'a Stack,
         host: Priced,

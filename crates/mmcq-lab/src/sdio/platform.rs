@@ -78,8 +78,8 @@ pub struct Board {
 pub struct Costs {
     /// Time from the assertion of the interrupt line to the driver's handler.
     pub irq_in_ns: u64,
-    /// Cost of ending a command in the interrupt, or of signalling the card's interrupt to its
-    /// waiter.
+    /// Cost in ns of ending a command in the interrupt, or of signalling the card's interrupt to
+    /// its waiter.
     pub finalize_ns: u64,
     /// Cost in ns of leaving the interrupt handler.
     pub irq_out_ns: u64,

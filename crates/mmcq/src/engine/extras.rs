@@ -503,7 +503,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.carry_out(next, now_ns);
     }
 
-    /// Carries out what a request of several steps does next.
+    /// Sends the next command of a request that needs several commands, such as an erase, or ends
+    /// the request.
     fn carry_out(&mut self, next: Next, now_ns: u64) {
         match next {
             Next::Command(place, command) => {

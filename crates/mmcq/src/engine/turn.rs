@@ -19,8 +19,9 @@ use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, R
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
-/// Largest number of turns in one call, for each slot. A turn starts a phase or ends a request. A
-/// request needs no more turns than this with its recovery, even if all of its phases fail at once.
+/// Largest number of turns in one call, for each slot. A turn starts a command on the bus, takes a
+/// step of recovery, or ends a request. A request with its recovery needs no more turns than this,
+/// even if all of its commands fail at once.
 const TURNS_MAX: usize = 32;
 
 /// Time in ns without a command to the card. After this time the engine reads the card's status, to

@@ -101,7 +101,8 @@ impl Upkeep {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 
-    /// Returns when the next tuning is due, if the card is not idle before.
+    /// Returns the time in ns at which the next tuning is due; the supervisor may tune earlier, at
+    /// a moment without requests. 0: a tuning is needed now.
     fn tune_ns(&self) -> u64 {
         match self.tune_every_ns {
             _ if self.tune_soon => 0,

@@ -37,8 +37,9 @@ const CLOSE_NS: u32 = 200_000;
 /// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
-/// The decision (keep open, or close) for one case, and how much it has lost against the opposite
-/// decision since its best moment.
+/// The decision for one situation at the end of a transfer's data: `keeps` says whether to keep the
+/// transfer open. `lost_ns`: how much time the decision has lost against the opposite one since its
+/// best moment.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,

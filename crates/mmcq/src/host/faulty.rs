@@ -331,7 +331,8 @@ impl<H, const M: usize> Faulty<H, M> {
     }
 }
 
-/// Returns whether this fault is possible at the end of this phase.
+/// Returns whether this fault is possible at the end of this phase (a command with its response,
+/// data and busy). A fault of the data, say, needs a phase with data.
 fn means_something(strike: Strike, phase: &Phase) -> bool {
     match strike {
         Strike::Failed(_, Stage::Command) => phase.command.resp != Resp::None && phase.auto != Auto::Continue,

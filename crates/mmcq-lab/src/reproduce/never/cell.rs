@@ -172,8 +172,8 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// Returns the workers of the cell's jobs, for a run of the shortest length that gives a steady
-    /// rate, multiplied by `times`.
+    /// Returns the workers that execute the jobs of this cell (a board, a card and a load). The run
+    /// has the shortest length that gives a steady rate, multiplied by `times`.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {

@@ -91,7 +91,8 @@ impl Measured {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
-    /// Returns the cell's physical limit in MiB/s.
+    /// Returns the physical limit in MiB/s: the rate of this board and card with software that
+    /// takes no time.
     pub fn limit(&self) -> f64 {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }

@@ -57,7 +57,8 @@ pub(super) enum Outcome {
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Bus<H> {
-    /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
+    /// Whether the controller refuses the phase (the command with its data and busy) since
+    /// `began_ns`, so that it is not started yet.
     blocked: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,

@@ -344,7 +344,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
     }
 
-    /// Starts the register access of a step.
+    /// Starts the register access of one step of a bus operation (a step is an entry of the
+    /// operation's script).
     fn access(&mut self, act: Act, now_ns: u64) {
         self.port.begin(match act {
             Act::Write(word) => word,

@@ -50,7 +50,7 @@ enum Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// The phase sends CMD12 or CMD13 without data.
+    /// The driver sends CMD12 or CMD13 without data.
     Status,
     /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
     /// such a command a carrier.

@@ -64,7 +64,7 @@ pub(super) struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The phase sends CMD18 and transfers its first data.
+    /// The driver sends CMD18 and transfers its first data.
     Begins,
     /// The phase transfers more data, without a command.
     GoesOn,

@@ -85,8 +85,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     open: Option<Open>,
     /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
     run: Option<Run>,
-    /// Which command the wrapped driver sends in the phase in progress, if the end of this phase
-    /// needs a special treatment here.
+    /// Which command the wrapped driver executes now, if this module must do something at the end
+    /// of that command.
     plain: Plain,
     resets: Resets,
     carrier: Carrier,
