@@ -122,7 +122,8 @@ pub(super) struct Run<'r> {
     up: bool,
     /// Number of times that the bouncing card still has to go out or in.
     pub bounces: u8,
-    /// Acts of the program that are still to come.
+    /// What the program still will do with its stack (suspend, halt, abort), each with the number
+    /// of its event.
     pub acts: &'r [(u64, Act)],
     /// Pause of the whole stack.
     pub pause: Option<Pause>,

@@ -21,7 +21,8 @@ const PLAIN: f64 = 0.4;
 const LEAN: f64 = 0.15;
 /// Numbers of clients; each case with clients draws how many of the first ones it has.
 const CLIENTS: [u8; 6] = [1, 0, 2, 7, 200, 255];
-/// Longest pause of the stack, and longest jump of its clock, in nanoseconds.
+/// Three values from which each run takes one, in nanoseconds: the longest time of a suspend or
+/// pause.
 const PAUSE_NS: [u64; 3] = [50_000, 5_000_000, 400_000_000];
 const JUMP_NS: [u64; 4] = [1_000_000, 300_000_000, 5_000_000_000, 100_000_000_000];
 
@@ -207,7 +208,7 @@ fn take_back(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// Makes the program act on the whole stack at some events.
+/// Makes the program suspend, halt or disturb the whole stack at some events of the case.
 fn act(case: &mut Case, random: &mut Stream) {
     let events = 9 * case.operations.len() as u64;
     let pause_ns = PAUSE_NS[random.below(3) as usize];

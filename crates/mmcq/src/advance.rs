@@ -227,7 +227,7 @@ impl Wait {
     }
 }
 
-/// The advice to code that waits for the end of a phase.
+/// Advice to code that waits for the controller: spin, or leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Poll the controller again and again, and leave after this time at the latest.

@@ -1,5 +1,5 @@
-//! Result of a comparison of stacks: rates, gains, how uncertain each gain is, and the value that
-//! decides it.
+//! Result of a comparison of stacks. It has the rates, how much faster each stack is than the first
+//! one (gain), how uncertain each gain is, and what decides it.
 
 use super::load::Load;
 use super::standin::{self, Kind};

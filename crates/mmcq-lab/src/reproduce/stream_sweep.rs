@@ -54,7 +54,8 @@ pub const OURS: &str = "mmcq";
 /// Name of the gain in percent: mmcq that leaves transfers open, against mmcq that closes each
 /// transfer.
 pub const GAIN: &str = "mmcq to streams off";
-/// Name of the last row, which has the smallest gain of all cases.
+/// Name of the last row of the table: the case in which mmcq gains least over Linux without open
+/// transfers.
 pub const WORST: &str = "worst cell";
 
 /// Returns the amount in MiB that a case transfers: enough for the steady state and for the card's

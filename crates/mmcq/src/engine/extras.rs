@@ -503,8 +503,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.carry_out(next, now_ns);
     }
 
-    /// Sends the next command of a request that needs several commands, such as an erase, or ends
-    /// the request.
+    /// Sends the next command of a request that needs several (such as an erase), or ends it.
     fn carry_out(&mut self, next: Next, now_ns: u64) {
         match next {
             Next::Command(place, command) => {

@@ -80,7 +80,7 @@ pub enum Strike {
     /// `cd_bounce`).
     Bounce,
     /// At a poll: the card is absent for this many reads of its presence, and present afterwards.
-    /// Both changes are reported (C1, `remove`; C2, `swap`).
+    /// Both changes are reported (faults C1, `remove`, and C2, `swap`, of the catalogue).
     Absent(u32),
     /// At a poll: the controller requests a new tuning (A11, `sample_drift`).
     Retune,

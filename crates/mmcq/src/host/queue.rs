@@ -358,7 +358,7 @@ pub unsafe trait CommandQueueHost {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
     /// Switches the command queue engine on. Before the call, the caller has enabled the card's own
-    /// queue and no phase is in progress.
+    /// queue, and the controller executes nothing.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
     /// Switches the command queue engine off. Before the call, all tasks have ended.

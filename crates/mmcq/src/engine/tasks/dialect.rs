@@ -3,7 +3,8 @@
 //! flushes the cache [SD 4.19, 5.8.2].
 //!
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
-//! that was written. Both commands transfer one block, in the engine's own page.
+//! that was written. Both commands transfer one block, in the memory that the engine has for
+//! registers (its *page*).
 
 use super::super::bus::SLACK_NS;
 use super::super::card::Card;

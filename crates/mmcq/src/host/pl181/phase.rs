@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a command with its data: checks whether the controller can execute it, and writes the
+//! registers.
 
 use super::Pl181;
 use super::regs::*;
@@ -21,7 +22,7 @@ pub(super) struct Active {
     pub(super) seen: u32,
 }
 
-/// Activity of the data path in a phase.
+/// What the controller's data path does for the command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The phase has no data.

@@ -137,7 +137,8 @@ enum Wait {
     Nothing,
     /// An earlier register access has ended; only then can this operation begin.
     Free { deadline_ns: u64 },
-    /// The register access of this step has ended.
+    /// The driver waits for the end of the register access of this step (an entry of the
+    /// operation's script).
     Access { act: Act, deadline_ns: u64 },
     /// The next call has come, which begins a wait of this many nanoseconds. The wait does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older

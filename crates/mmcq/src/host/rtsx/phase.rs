@@ -15,7 +15,7 @@ pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Value of SD_CFG2 for a transfer without a command.
 const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
 
-/// The phase that is in progress.
+/// The command in progress, with its data and busy, which a list of the chip executes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) command: Command,

@@ -29,10 +29,10 @@ pub(super) struct Active {
     pub(super) looks: u16,
 }
 
-/// How a phase transfers data.
+/// How the data of the command in progress are transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The command has no data.
     Command,
     /// The CPU reads data from the FIFO.
     Read,

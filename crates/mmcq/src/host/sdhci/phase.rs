@@ -106,8 +106,8 @@ impl Work {
     }
 }
 
-/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied in every
-/// phase.
+/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied for every
+/// command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Bus address at which SDMA continues after its next stop.

@@ -170,8 +170,8 @@ impl<P: Port> Line<P> {
         self.memory.0.iter().take(7).skip(1).any(|&byte| byte != 0xff)
     }
 
-    /// Returns whether the card's line was low during the whole last exchange of the driver's
-    /// memory.
+    /// Returns whether the card's line was low in all first bytes of the last exchange that sent a
+    /// command.
     pub fn was_low(&self) -> bool {
         self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)
     }

@@ -52,8 +52,8 @@ pub(super) struct Run {
     begins: bool,
     segment: usize,
     offset: u32,
-    /// Steps (from one boundary to the next) that the phase still has, including the step in
-    /// progress.
+    /// Number of steps that the data in progress still have, including the step under way. A step
+    /// goes from one boundary in memory, at which SDMA stops, to the next.
     steps: u32,
     /// Block gaps that may still occur before the gap after the last block.
     gaps: u32,
