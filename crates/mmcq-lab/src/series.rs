@@ -36,7 +36,7 @@ pub struct Step {
 /// Rate and depth of a run, in time steps of equal length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Length of each time step in ns.
+    /// Length in ns of each time step in which the rate of the run is recorded.
     pub step_ns: u64,
     /// The time steps of the run in order.
     pub steps: Vec<Step>,

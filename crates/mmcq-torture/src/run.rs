@@ -146,8 +146,8 @@ pub(super) struct Run<'r> {
     pub is_back: bool,
     /// CID of the card whose checker is in use.
     pub cid: [u32; 4],
-    /// Settings of the card's registers, by name, that survive a power cycle: first those of the
-    /// first card, then those of the card that replaces it. No request changes one.
+    /// Names and values of what a host can set in a card and that survives a power cycle: first
+    /// those of the first card, then those of the card that replaces it. No request changes one.
     pub settings: [Vec<(&'static str, u8)>; 2],
     /// Number of losses of data, as [`Card::losses`] counts them, of which the checker has been
     /// informed.

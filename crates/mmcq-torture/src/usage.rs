@@ -21,8 +21,8 @@ const PLAIN: f64 = 0.4;
 const LEAN: f64 = 0.15;
 /// Numbers of clients; each case with clients draws how many of the first ones it has.
 const CLIENTS: [u8; 6] = [1, 0, 2, 7, 200, 255];
-/// Three values from which each run takes one, in nanoseconds: the longest time of a suspend or
-/// pause.
+/// Choices for the longest time, in nanoseconds, for which the program suspends or halts the stack;
+/// each case draws one.
 const PAUSE_NS: [u64; 3] = [50_000, 5_000_000, 400_000_000];
 const JUMP_NS: [u64; 4] = [1_000_000, 300_000_000, 5_000_000_000, 100_000_000_000];
 

@@ -63,8 +63,8 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Makes options for a run that only writes its HTML page to this file and prints the page's
-    /// verdict.
+    /// Makes options for a run whose only outputs are the HTML page in this file, and the verdict
+    /// on the run that the page begins with.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {

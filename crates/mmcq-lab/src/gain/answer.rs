@@ -236,7 +236,7 @@ pub struct Answer {
     /// For each end of an uncertain value with which a run was not possible: a text with the
     /// reason.
     pub left: Vec<String>,
-    /// Results of each load, with all settings.
+    /// Results of each load, with all compared stacks (settings).
     pub cells: Vec<Cell>,
 }
 

@@ -110,7 +110,7 @@ no rare delay for it. Percentiles beyond 99 % need the whole job (--full).
 
 /// Name of a card that reads ahead beyond the count of CMD23.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
-/// Names of the cells on which the card's read-ahead has an effect.
+/// Names of the rows of the table on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
 /// Names of the experiment's boards: only the model of the publication's board.

@@ -123,7 +123,7 @@ pub struct Phase {
     pub data: Option<Data>,
 }
 
-/// Blocks that a phase transfers.
+/// Blocks that a command transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Direction of the data.

@@ -154,8 +154,8 @@ pub(super) fn goes_behind(kind: &Kind) -> bool {
     }
 }
 
-/// Returns whether the phase writes PARTITION_CONFIG or CACHE_CTRL. CMD6 of an SD card has data,
-/// and writes neither.
+/// Returns whether the command of this phase writes PARTITION_CONFIG or CACHE_CTRL of an eMMC. CMD6
+/// of an SD card has data, and writes neither.
 fn changes(phase: &Phase) -> bool {
     phase.data.is_none() && changes_command(&phase.command)
 }

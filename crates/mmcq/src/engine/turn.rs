@@ -304,9 +304,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next command on the bus, or carries out a step of recovery, and repeats this
-    /// while each step ends at once. A call repeats at most [`TURNS_MAX`] times the number of
-    /// slots; the next `poll` does the rest.
+    /// Starts the next command on the bus, or carries out a step of recovery, and repeats this as
+    /// long as something has ended on the bus. A call repeats at most [`TURNS_MAX`] times the
+    /// number of slots; the next `poll` does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {

@@ -49,7 +49,7 @@ pub struct Caps {
     /// ([`Auto::Open`](super::Auto::Open)). If it is true, the engine sends no CMD23 for such a
     /// transfer, and ends it by CMD12.
     pub open_until_stopped: bool,
-    /// Whether a command can be sent during the data of a phase: see
+    /// Whether a command can be sent while the data of another command are transferred: see
     /// [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
     /// How the controller detects the end of busy.

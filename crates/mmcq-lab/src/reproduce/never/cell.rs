@@ -15,7 +15,7 @@ const SCHEDULER_REQUESTS: u32 = 128;
 /// Length in seconds of a run with a reader beside a writer, which gives 400 reads or more.
 const BESIDE_S: u64 = 4;
 
-/// Load that the jobs of a cell run.
+/// Load that the jobs of a cell (one compared case) run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// All jobs read the same file from beginning to end (`rw=read`), as in the published jobs.
@@ -71,7 +71,7 @@ impl Load {
 pub(super) struct Side {
     /// mmcq's settings: with Linux's CPU costs, and with its own.
     pub ours: [Setting; 2],
-    /// Linux's settings with which mmcq's settings are compared.
+    /// Models of Linux's stacks (settings) with which mmcq's settings are compared.
     pub linux: Vec<Setting>,
 }
 

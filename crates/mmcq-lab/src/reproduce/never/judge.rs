@@ -140,8 +140,9 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns whether requests starve with all of Linux's settings in this group. Then the card is
-    /// the cause, not the order of requests.
+    /// Returns whether requests starve (a few wait much longer than all others) with each of
+    /// Linux's settings in this group of compared settings. Then the card is the cause, not the
+    /// order of requests.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }

@@ -111,7 +111,8 @@ const FLUSHED: [Place; 3] = [
 pub struct Grid {
     /// Boards on which the cells run, each with a card and the settings of Linux.
     pub places: &'static [Place],
-    /// Sizes in bytes of a request. Each combination of such values is one cell.
+    /// Sizes in bytes of a request. Each combination of a size with the other parameters is one
+    /// cell.
     pub sizes: &'static [u64],
     /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],
@@ -218,10 +219,10 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell whose
-/// result is near the border between two verdicts. The last one is for a cell with a rate above the
-/// physical limit: where a card's cache fills only a little faster than it drains, it takes that
-/// long to fill.
+/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell
+/// (board, card and load) whose result is near the border between two verdicts. The last one is for
+/// a cell with a rate above the physical limit: where a card's cache fills only a little faster
+/// than it drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left

@@ -18,7 +18,7 @@ pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
     /// Those flags of MCIStatus that stay set until software clears them, and that were set since
-    /// the start of the phase.
+    /// the start of the command in progress.
     pub(super) seen: u32,
 }
 

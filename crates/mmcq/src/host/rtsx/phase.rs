@@ -216,8 +216,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Starts the command list of the phase, and the DMA of its scatter/gather table if the phase
-    /// has data.
+    /// Starts the chip's list for the command in progress, and, if the command has data, the DMA of
+    /// their scatter/gather table.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);

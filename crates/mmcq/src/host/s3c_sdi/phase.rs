@@ -178,8 +178,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Checks whether the CMD line is free, and with `data` the DAT lines too. Called after a
-    /// failed phase without a reset, or after a late event. If the lines are free, clears late
-    /// events and data.
+    /// failed command that no reset followed, or after a late event. If the lines are free, clears
+    /// late events and data.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {

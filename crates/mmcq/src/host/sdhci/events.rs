@@ -293,8 +293,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Returns whether the DAT lines stay in use after a Transfer Complete that came before the
     /// command's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
-    /// 2.2.9]. The lines are read several times, because the command's own data may keep them in
-    /// use for a short time too.
+    /// 2.2.9]. The lines are read several times, because they may also stay in use for a short time
+    /// after the command's own end.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {

@@ -50,7 +50,7 @@ impl<P: Port> Line<P> {
         self.ended
     }
 
-    /// Returns the progress of the last exchange.
+    /// Returns how far the last SPI exchange of the driver has got.
     #[inline]
     pub fn progress(&mut self) -> Progress {
         if !self.going {

@@ -143,8 +143,8 @@ impl Measured {
         self.last.unwrap_or(better)
     }
 
-    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement in
-    /// progress.
+    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement of
+    /// the time per block that is in progress.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {

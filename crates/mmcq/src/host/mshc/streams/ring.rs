@@ -68,7 +68,7 @@ enum Kind {
     Begins,
     /// The phase transfers more data, without a command.
     GoesOn,
-    /// The phase sends CMD12, which ends the open read.
+    /// The driver sends CMD12, which ends the open read.
     Stops,
 }
 
