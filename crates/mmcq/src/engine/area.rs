@@ -140,9 +140,9 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
 
 /// Returns whether this request would change, without the engine's knowledge, the partition that
 /// the card is in, or whether its cache is on. Only partition accesses may switch the partition (a
-/// long command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache:
-/// if the engine did not know that the cache is on, a flush would succeed with data still in the
-/// cache.
+/// long command, `Kind::LongCommand`, may write the other bits of PARTITION_CONFIG). Only bring-up
+/// may switch the cache: if the engine did not know that the cache is on, a flush would succeed
+/// with data still in the cache.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),

@@ -221,7 +221,7 @@ impl Timers {
     }
 
     /// Sets the engine's next wake-up to the time at which it stops waiting for a request that
-    /// continues the open transfer. Replaces the earlier wake-up time.
+    /// continues the open transfer, and ends that transfer. Replaces the earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
