@@ -106,7 +106,8 @@ pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
     /// Entries that have a mapping, one bit each; a search checks only these entries.
     used: Cell<u64>,
-    /// The lists that the driver maps once; closing the controller unmaps them.
+    /// Mappings of the driver's own memory, such as descriptor tables, which the driver makes once;
+    /// closing the controller unmaps them.
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
     /// Whether `mmcq_open` is now making the driver. What the driver maps during that time are its
     /// own descriptor lists, and not memory of the program.

@@ -27,7 +27,8 @@ const PATIENCE_MS: u32 = 30_000;
 /// Alignment of the library's own memory in bytes: the longest cache line that it supports.
 pub(crate) const LINE_MAX: u32 = 128;
 
-/// Token of a waiting thread, declared in `mmcq.h` as `mmcq_idle`.
+/// Identifies a blocking call to the platform's `wait` function, which asks by it whether the
+/// waiting thread may still sleep (`mmcq_may_sleep`). `mmcq.h` declares it as `mmcq_idle`.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct mmcq_idle(pub(crate) Idle);

@@ -27,7 +27,7 @@ pub struct mmcq_rpmb {
 type Area = Rpmb<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
-/// The arguments of a call after their check.
+/// The arguments of an RPMB call, after the check that each needed pointer is there.
 struct Given {
     key: Key,
     nonces: [[u8; 16]; 2],

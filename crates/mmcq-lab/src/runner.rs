@@ -293,7 +293,7 @@ pub enum RunError {
     Packed {
         /// Name of the card.
         card: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack, and the context in which it runs).
         setting: &'static str,
         /// What the card or the controller has instead of what the setting needs.
         found: String,
@@ -303,7 +303,7 @@ pub enum RunError {
     Chains {
         /// Name of the board.
         platform: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack, and the context in which it runs).
         setting: &'static str,
     },
     /// A completion was lost, so that jobs wait for ever.

@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 /// Largest number of time steps of a run. A run that is long enough has at least half of them.
 const STEPS: usize = 256;
-/// Length in ns of a time step in a short run.
+/// Length in ns of the time steps at the beginning of a run, by which the rate is recorded. A
+/// longer run has longer steps.
 const STEP_NS: u64 = 1_000;
 /// Smallest mean number of I/Os that end in a step; with fewer, the rate would be noise.
 const IOS: usize = 32;
@@ -35,7 +36,7 @@ pub struct Step {
 /// Rate and depth of a run, in time steps of equal length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Length of each time step in ns.
+    /// Length in ns of each time step in which the rate of the run is recorded.
     pub step_ns: u64,
     /// The time steps of the run in order.
     pub steps: Vec<Step>,

@@ -16,8 +16,8 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
-/// its CPU cost has been spent.
+/// One step of the stack that serves the jobs, or of the code around it ([`Front`]). The CPU first
+/// spends the step's cost in time; then the step is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.
@@ -89,7 +89,8 @@ pub trait Front {
     /// Executes on this core a step of the stack's code, after the step's CPU cost has been spent.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
-    /// Handles the front end's timer that has expired, in interrupt context.
+    /// Handles a timer, set by this stack or its environment, that has expired. Called in interrupt
+    /// context.
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }
@@ -129,7 +130,8 @@ pub struct System {
     pub irq_core: u8,
     /// Memory with the data of the I/Os.
     pub buffers: Buffers,
-    /// State of the controller's interrupt line when the present action began.
+    /// State of the controller's interrupt line before the code that runs now (a job, the stack,
+    /// or an interrupt handler).
     pub line: Line,
     /// Function that is called at each submission of an I/O, and at each completion; `None`: no
     /// function is called.

@@ -13,7 +13,7 @@ use crate::card::{Answer, BusState};
 pub enum Signal<'a> {
     /// The host changes the state of the bus.
     Bus {
-        /// Time of the change in ns.
+        /// Time in ns at which the host changed the state of the bus.
         at_ns: u64,
         /// New state of the bus.
         bus: BusState,

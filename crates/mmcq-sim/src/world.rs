@@ -33,7 +33,7 @@ pub struct Queue<E> {
     /// The nearest events, with the next one at the end of the list. The list is empty only if the
     /// whole queue is empty.
     soon: Vec<(u64, E)>,
-    /// All other events, with the next one at the front.
+    /// All events that are not in the list of the nearest ones, with the next one at the front.
     later: VecDeque<(u64, E)>,
 }
 
@@ -47,7 +47,7 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Makes an empty queue.
+    /// Makes a queue without events.
     pub fn new() -> Self {
         Self::default()
     }

@@ -156,7 +156,7 @@ struct Speed {
 pub struct Row {
     /// Number of bring-ups in which a fault happened.
     pub runs: u64,
-    /// Number of struck bring-ups that ended without a card.
+    /// Number of bring-ups that a fault struck and that ended without a card.
     pub failed: u64,
     /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
     /// without the fault.

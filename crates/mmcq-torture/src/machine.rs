@@ -49,7 +49,7 @@ const CALLS_MAX: u32 = 4096;
 /// What happened in one step of the simulated board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The controller model had an event of its own.
+    /// The controller model has processed one of its own events, such as the end of a block.
     Event,
     /// The interrupt handler was called, or the time has advanced to the stack's deadline.
     Called,
@@ -265,7 +265,7 @@ pub enum Keeps {
     Everything,
     /// Result number n for every sector, as [`Keeps::choices`] counts the results.
     Choice(u64),
-    /// A random result for each sector, from this seed.
+    /// What the cut leaves is drawn at random for each sector, from this seed.
     Luck(u64),
 }
 

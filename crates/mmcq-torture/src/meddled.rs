@@ -17,8 +17,9 @@ pub struct Meddled<H> {
 }
 
 impl<H: Host> Meddled<H> {
-    /// Wraps a driver. `every`: number of the engine's calls between two groups of inserted calls;
-    /// 0: none are inserted.
+    /// Wraps a driver, and calls further methods of the driver between the engine's calls. `every`:
+    /// number of the engine's calls between two groups of such inserted calls; 0: none are
+    /// inserted.
     pub const fn new(host: H, every: u16) -> Self {
         Meddled { host, every, calls: 0 }
     }

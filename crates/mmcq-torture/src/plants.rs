@@ -72,7 +72,7 @@ impl Planted {
 /// A campaign that looks for a planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
-    /// Random cases.
+    /// Campaign with random cases (machine, requests, faults and power cuts).
     Random,
     /// All small programs of requests, with a power cut at every event.
     Programs,

@@ -98,7 +98,7 @@ fn passes(point: Point, strike: Strike) -> bool {
     point.is_of_queue() && (point, strike) != (Point::Halt, Strike::Never)
 }
 
-/// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
+/// Returns the faults that consist of one failure at one event, with their names in the catalogue.
 /// Faults of an SPI bus, and faults that no stack can notice, are left out.
 #[must_use]
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {

@@ -122,7 +122,8 @@ pub(super) struct Run<'r> {
     up: bool,
     /// Number of times that the bouncing card still has to go out or in.
     pub bounces: u8,
-    /// Acts of the program that are still to come.
+    /// What the program still will do with its stack (suspend, halt, abort), each with the number
+    /// of its event.
     pub acts: &'r [(u64, Act)],
     /// Time in which the program has suspended or halted the whole stack; `None`: the stack runs.
     pub pause: Option<Pause>,
@@ -145,7 +146,8 @@ pub(super) struct Run<'r> {
     pub is_back: bool,
     /// CID of the card whose checker is in use.
     pub cid: [u32; 4],
-    /// Settings of the first card, and of the card that replaces it. No request changes a setting.
+    /// Names and values of what a host can set in a card and that survives a power cycle: first
+    /// those of the first card, then those of the card that replaces it. No request changes one.
     pub settings: [Vec<(&'static str, u8)>; 2],
     /// Number of losses of data, as [`Card::losses`] counts them, of which the checker has been
     /// informed.
@@ -155,7 +157,7 @@ pub(super) struct Run<'r> {
     pub unheard: u64,
     /// Number of the event at which the write protection of the card ends.
     pub protected_until: Option<u64>,
-    /// Last time in ns at which the card was write-protected.
+    /// Last time in ns at which the card was write-protected; `None`: it never was.
     pub protected_ns: Option<u64>,
     /// Number of reads and writes that failed on the medium and that were already reported to the
     /// checker.

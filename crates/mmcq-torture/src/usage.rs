@@ -23,7 +23,8 @@ const LEAN: f64 = 0.15;
 /// Identifiers of clients. A case with several clients draws how many of the first ones in this
 /// list it has.
 const CLIENTS: [u8; 6] = [1, 0, 2, 7, 200, 255];
-/// Longest pause of the stack, and longest jump of its clock, in nanoseconds.
+/// Choices for the longest time, in nanoseconds, for which the program suspends or halts the stack;
+/// each case draws one.
 const PAUSE_NS: [u64; 3] = [50_000, 5_000_000, 400_000_000];
 const JUMP_NS: [u64; 4] = [1_000_000, 300_000_000, 5_000_000_000, 100_000_000_000];
 
@@ -210,7 +211,7 @@ fn take_back(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// Makes the program act on the whole stack at some events.
+/// Makes the program suspend, halt or disturb the whole stack at some events of the case.
 fn act(case: &mut Case, random: &mut Stream) {
     let events = 9 * case.operations.len() as u64;
     let pause_ns = PAUSE_NS[random.below(3) as usize];

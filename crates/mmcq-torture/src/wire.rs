@@ -1,5 +1,5 @@
-//! An SPI port with DMA for the card in SPI mode. An exchange takes the time of its bytes, and an
-//! interrupt comes at its end.
+//! An SPI port with DMA for the card in SPI mode. An exchange (bytes in both directions) takes the
+//! time of its bytes, and an interrupt comes at its end.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

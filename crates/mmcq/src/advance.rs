@@ -50,7 +50,7 @@ pub struct Costs {
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
     pub thread_ns: u32,
-    /// Least time of one poll of the controller.
+    /// Least time in ns of one poll of the controller.
     pub look_ns: u32,
     /// CPU time in nanoseconds for a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
@@ -228,7 +228,7 @@ impl Wait {
     }
 }
 
-/// The advice to code that waits for the end of a phase.
+/// Advice to code that waits for the controller: spin, or leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Poll the controller again and again, and leave after this time at the latest.

@@ -468,8 +468,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.raw(None, command, None, DmaBuf::EMPTY, timeout_ns).await.0
     }
 
-    /// Runs one phase, after an optional prefix such as CMD55. The buffer comes back with the
-    /// result.
+    /// Executes one command with its data and busy, exactly as given, after an optional prefix such
+    /// as CMD55. The buffer comes back with the result.
     pub async fn raw(
         &self,
         prefix: Option<Command>,

@@ -155,7 +155,8 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// Takes the waker of the runner's task; `None` if the mailbox has none.
+    /// Takes the waker of the runner's task (the task that polls the bus futures) out of the
+    /// mailbox; `None` if the mailbox has none.
     fn take_waker(&self) -> Option<Waker> {
         self.with(|inner| inner.waker.take())
     }

@@ -52,7 +52,8 @@ pub struct Guest {
     /// Kernel to use instead of the kernel of the parts
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Initial file system to use instead of that of the parts; it must run /job
+    /// Initial file system, instead of the one among the parts that `mmcq guest` has fetched; it
+    /// must run /job
     #[arg(long, value_name = "FILE")]
     initrd: Option<PathBuf>,
     /// Words to add to the kernel's command line

@@ -64,7 +64,8 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Makes options that only write the page to this file and print its verdict.
+    /// Makes options for a run whose only outputs are the HTML page in this file, and the verdict
+    /// on the run that the page begins with.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {
@@ -113,8 +114,9 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints its report. `again` loads the same load again, with changed values of
-    /// `--set`. `replay` is the part of the report about a replayed trace.
+    /// Runs a load and prints its report. `again` makes the board and the jobs anew with changed
+    /// values (`--set`), for further runs. `replay` is the part of the report about a replayed
+    /// trace.
     pub fn run(
         &self,
         scene: &Scene,

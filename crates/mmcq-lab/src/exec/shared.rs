@@ -139,7 +139,8 @@ pub struct Part {
     pub device: bool,
 }
 
-/// The shared memory. Dropping this value frees it.
+/// Memory that the laboratory and a program share, with a ring of I/Os for each job. Dropping this
+/// value frees it.
 pub struct Shared {
     words: &'static [AtomicU32],
     longs: &'static [AtomicU64],

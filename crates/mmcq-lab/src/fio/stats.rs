@@ -68,7 +68,7 @@ impl Running {
     }
 }
 
-/// Latencies of one kind: a series and a histogram.
+/// Latencies of one kind of request, such as reads: a series of values and a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
     /// Number, smallest, largest, mean and deviation of the latencies in ns.

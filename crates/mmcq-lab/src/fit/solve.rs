@@ -29,7 +29,8 @@ const STEPS_MOST: usize = 25;
 const STEP_LEAST: f64 = 1e-3;
 /// Relative decrease of the cost in one step below which the search ends.
 const GAIN_LEAST: f64 = 1e-3;
-/// How often a step is tried again with more damping before the search ends.
+/// Largest number of tries of one step of the search, each with more damping, so that the step is
+/// shorter. If no try makes the cost smaller, the search ends.
 const SHORTENED_MOST: usize = 6;
 /// Eigenvalue of the information matrix below which the figures do not determine a combination of
 /// values.

@@ -1,5 +1,5 @@
-//! Result of a comparison of stacks: rates, gains, how uncertain each gain is, and the value that
-//! decides it.
+//! Result of a comparison of stacks. It has the rates, how much faster each stack is than the first
+//! one (gain), how uncertain each gain is, and what decides it.
 
 use super::load::Load;
 use super::standin::{self, Kind};
@@ -74,7 +74,8 @@ pub struct Effect {
     pub width_percent: f64,
 }
 
-/// What decides how large a gain is.
+/// What changes a gain (how much faster one setting is than another) most, of all that is
+/// uncertain.
 #[derive(Clone, Copy, Debug)]
 pub enum Decides<'a> {
     /// A value of the board or the card that is not known exactly.
@@ -237,7 +238,7 @@ pub struct Answer {
     /// For each end of an uncertain value with which a run was not possible: a text with the
     /// reason.
     pub left: Vec<String>,
-    /// Results of each load, with all settings.
+    /// Results of each load, with all compared stacks (settings).
     pub cells: Vec<Cell>,
 }
 

@@ -46,7 +46,8 @@ const SETTINGS: [Setting; 8] = [
 /// reader, which sends no CMD12 by itself.
 const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
 
-/// Returns the settings that are compared on this board if none are named.
+/// Returns the settings (stacks with their contexts) that are compared on this board if the user
+/// names none.
 ///
 /// # Errors
 /// The board cannot be read.

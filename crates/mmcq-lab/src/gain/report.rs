@@ -41,7 +41,7 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Headings of the table of a load, which has one line for each setting.
+/// Headings of the table of a load, which has one line for each compared stack (setting).
 const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 

@@ -36,7 +36,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// Returns the name of the origin in reports.
+    /// Returns the words for reports that say where the range of the value comes from.
     pub fn name(self) -> &'static str {
         match self {
             Basis::Given => "--range",

@@ -16,7 +16,8 @@ pub struct Recovered {
     /// request succeeded. For an event with a length, the gap counts from the event's end on.
     /// `None`: no gap was longer than 1 ms.
     pub us: Option<u64>,
-    /// Whether no request succeeded between this event of the schedule and the next one.
+    /// Whether no request of the guest succeeded between this event of the schedule of faults and
+    /// the next one.
     pub outlasted: bool,
     /// Number of requests of the guest that failed from this event of the schedule to the next one.
     pub errors: u64,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// guest writes), or over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Guest time in ns at the end of the period.
+    /// Time in ns of the guest's clock at the end of the period that these counters cover.
     pub at_ns: u64,
     /// Number of instructions that the guest's CPUs executed. Time in which the CPUs were idle or
     /// waited for a register does not count.

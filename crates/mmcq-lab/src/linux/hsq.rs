@@ -104,8 +104,8 @@ pub struct Hsq<P> {
 }
 
 impl<P: Port> Hsq<P> {
-    /// Makes the queue on the machine `sys`. The seed determines the random pauses before retries
-    /// and the tag hints.
+    /// Makes the model of Linux's software queue on the machine `sys`. The seed determines the
+    /// random pauses before retries and the hints by which the block layer searches a free tag.
     pub fn new(port: P, settings: Settings, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let worker = sys.cpu.spawn(Priority::Normal);
         let retry_thread = sys.cpu.spawn(Priority::Normal);

@@ -352,8 +352,8 @@ mod tests {
         BusEvent::Command { index, arg, auto: false, start_ns, end_ns: start_ns + 240 }
     }
 
-    /// Returns the time at which each I/O of eight blocks went to the card, after these events on
-    /// the bus. A number in `blocks` is how many blocks follow the command.
+    /// Returns for each of `ios` I/Os of eight blocks the time of the command that carried it, by
+    /// these events on the bus. The number beside an event says how many blocks follow it.
     fn went(direction: Direction, ios: u64, bus: &[(BusEvent, u32)]) -> Vec<u64> {
         let mut keeper = Keeper { block_addressed: true, ..Keeper::default() };
         let all: Vec<Io> = (0..ios).map(|n| io(100 + 8 * n, direction)).collect();

@@ -83,8 +83,8 @@ pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// Returns the rows as a table: one line for each cell, one group of columns for each setting. A
-/// star marks a published value to which parameters were fitted.
+/// Returns the rows as a table: one line for each load, one group of columns for each setting (a
+/// stack with its context). A star marks a published value to which parameters were fitted.
 pub fn table(rows: &[Row]) -> Table {
     fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         all.fold(Vec::new(), |mut known, next| {
@@ -145,8 +145,8 @@ fn mib_per_s(outcome: &Outcome) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs each of these pairs of setting and seed on a machine of its own. Returns the results in the
-/// order of the pairs.
+/// Runs each of these pairs of setting (a stack with its context) and seed on a machine of its own.
+/// Returns the results in the order of the pairs.
 fn each(
     platform: &Platform,
     card: Option<&str>,

@@ -17,8 +17,9 @@ pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     (1..).zip(text.lines()).map(read).collect()
 }
 
-/// Returns the value that unmodified Linux has in its report for a row of its model; `None`: the
-/// load does not have this value.
+/// Returns the published figure of unmodified Linux that belongs to a row of the model's table, in
+/// the row's unit. `load`: the published results of one load. `None`: `load` has no figure for this
+/// row.
 fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     if let Some(rw) = hsq::load_of(&row.cell).filter(|_| load.jobs == 20) {
         let is_its = rw == load.load;

@@ -53,8 +53,8 @@ const CELLS: [Cell; 10] = [
     cell("seq write 64k", "write", "64k", (256, 32)),
 ];
 
-/// Latencies in us of the 1 MiB loads in fio's report: cell, figure, and the published values of
-/// Linux without and with the patch that keeps transfers open.
+/// Latencies in us of the 1 MiB loads in fio's report: row of the table, figure, and the published
+/// values of Linux without and with the patch that keeps transfers open.
 const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand read 1M", Figure::Mean, Some(11_735.0), Some(11_543.0)),
     ("rand read 1M", Figure::Percentile(50.0), Some(11_731.0), Some(11_469.0)),
@@ -110,7 +110,7 @@ no rare delay for it. Percentiles beyond 99 % need the whole job (--full).
 
 /// Name of a card that reads ahead beyond the count of CMD23.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
-/// Names of the cells on which the card's read-ahead has an effect.
+/// Names of the rows of the table on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
 /// Names of the experiment's boards: only the model of the publication's board.

@@ -45,16 +45,17 @@ const STREAMS_OFF: &str = "stack.streams=off";
 /// Name of a board whose host cannot continue data.
 const BOARD_SDHCI: &str = "hsq-sprd";
 
-/// Name of a setting in the rows of a case: Linux that closes each transfer.
+/// Name, in the rows of the table, of Linux that closes each transfer after its request.
 pub const CLOSE: &str = "close";
 /// Name of a setting in the rows of a case: mmcq that closes each transfer.
 pub const OFF: &str = "streams off";
-/// Name of a setting in the rows of a case: mmcq that leaves transfers open.
+/// Name, in the rows of the table, of mmcq that leaves transfers open after their requests.
 pub const OURS: &str = "mmcq";
 /// Name of the gain in percent: mmcq that leaves transfers open, against mmcq that closes each
 /// transfer.
 pub const GAIN: &str = "mmcq to streams off";
-/// Name of the last row, which has the smallest gain of all cases.
+/// Name of the last row of the table: the smallest gain of all cases. A gain says how much faster
+/// mmcq is if it leaves transfers open than if it closes each.
 pub const WORST: &str = "worst cell";
 
 /// Returns the amount in MiB that a case transfers: enough for the steady state and for the card's

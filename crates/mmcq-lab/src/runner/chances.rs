@@ -9,8 +9,8 @@ use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Numbers of requests with data, by what was under way when they arrived. The first five add up to
-/// all such requests.
+/// Numbers of requests with data, by the requests that were under way when they arrived. Each
+/// request counts in exactly one of the first five fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
     /// Number of requests that arrived when no other request was under way (submitted and not

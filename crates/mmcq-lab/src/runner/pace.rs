@@ -31,7 +31,8 @@ struct Curve {
     /// Points of the curve: number of bytes transferred so far, and time in ns from the start of
     /// the run.
     points: Vec<(u64, u64)>,
-    /// Number of bytes from one stored point of the curve to the next.
+    /// Distance of two neighbouring points that are stored of the curve (bytes over time), in
+    /// bytes.
     step: u64,
     last: (u64, u64),
 }

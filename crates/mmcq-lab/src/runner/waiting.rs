@@ -74,8 +74,8 @@ impl Waiting {
         })))
     }
 
-    /// Handles an event on the bus. Only commands, responses and busy are counted here as work for
-    /// the bus: data occur only while the stack has a request, and that time counts in any case.
+    /// Records the time in which an event keeps the bus in use. Data blocks are left out: while
+    /// they are on the bus, the stack has a request, so that time counts as work in any case.
     pub fn bus(&self, event: BusEvent) {
         if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
             return;

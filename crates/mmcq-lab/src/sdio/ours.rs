@@ -85,7 +85,8 @@ pub struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    /// Makes the handler of this engine, which has brought its card up.
+    /// Makes the interrupt handler that calls mmcq's engine, for a stack that has brought its card
+    /// up.
     pub fn new(
         stack: &'a Stack,
         host: Priced,
@@ -208,7 +209,8 @@ impl Wake for InIrq {
     }
 }
 
-/// Wrapper that makes a future `Send`. This is right because a whole machine stays on one thread.
+/// Wrapper that makes a future `Send`. This is right because the simulated machine with all its
+/// threads runs on one thread of the computer.
 pub struct Here<F>(pub F);
 
 // SAFETY: the future is made, polled and dropped on one thread: `scope` holds it in its frame.

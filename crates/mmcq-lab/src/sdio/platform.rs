@@ -78,10 +78,10 @@ pub struct Board {
 pub struct Costs {
     /// Time from the assertion of the interrupt line to the driver's handler.
     pub irq_in_ns: u64,
-    /// Cost of ending a command in the interrupt, or of signalling the card's interrupt to its
-    /// waiter.
+    /// Cost in ns of ending a command in the interrupt, or of signalling the card's interrupt to
+    /// its waiter.
     pub finalize_ns: u64,
-    /// Cost of leaving the interrupt handler.
+    /// Cost in ns of leaving the interrupt handler.
     pub irq_out_ns: u64,
     /// Time from the end of the interrupt handler to the start of the tasklet.
     pub tasklet_ns: u64,
@@ -97,9 +97,10 @@ pub struct Costs {
     pub fifo_word_ns: u64,
     /// Cost of reading the controller's register with the FIFO's fill level.
     pub fifo_count_ns: u64,
-    /// Cost of reading any other register of the controller.
+    /// Cost in ns of reading a register of the controller, except the one with the FIFO's fill
+    /// level.
     pub register_ns: u64,
-    /// Cost of writing a register of the controller.
+    /// Cost in ns of writing a register of the controller.
     pub register_write_ns: u64,
     /// Cost of cache maintenance for the DMA of one packet.
     pub cache_ns: u64,

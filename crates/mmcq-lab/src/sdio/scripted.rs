@@ -22,7 +22,7 @@ pub struct Scripted {
     next_ns: u64,
     /// Time in ns at which the function asserted its interrupt; `None`: not asserted.
     up_ns: Option<u64>,
-    /// Index in `steps` of the step that the driver makes now.
+    /// Index in `steps` of the access that the driver makes now for the packet.
     at: usize,
     /// Number of bytes of the step at index `at` that the driver has transferred so far.
     passed: u32,

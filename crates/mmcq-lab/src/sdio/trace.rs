@@ -29,7 +29,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps, in the order in which the driver makes them.
+    /// All steps by which the driver receives a packet (one command each), in their order.
     pub const ALL: [Step; 6] =
         [Step::Whose, Step::Ask, Step::Clear, Step::Header, Step::Payload, Step::Acknowledge];
 

@@ -80,7 +80,7 @@ pub enum Message {
         /// Whether the client disconnected in order, after all answers.
         in_order: bool,
     },
-    /// The machine's interrupt must be handled.
+    /// The interrupt of the controller, simulated or in a real card reader, must be handled.
     Interrupt,
     /// The card's power must be cut and restored now.
     PowerCut,

@@ -28,8 +28,8 @@ struct Change {
     from: u64,
     to: u64,
     zeros: bool,
-    /// Whether a change that writes other data than zeros was under way in the same range at the
-    /// same time.
+    /// Whether another change of the same range, one that writes other data than zeros, was under
+    /// way at the same time as this one.
     disturbed: bool,
 }
 

@@ -58,8 +58,8 @@ pub trait Machine {
         drop(tell);
     }
 
-    /// Handles the machine's interrupt. Returns the slots whose requests are complete, one bit
-    /// each.
+    /// Handles the interrupt of the controller, simulated or in a real card reader. Returns the
+    /// slots whose requests are complete, one bit each.
     fn interrupted(&mut self) -> Result<SlotSet, String> {
         Ok(0)
     }

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use toml::Table;
 
-/// Key of a shared part: board, card, and the changes of both and of the jobs.
+/// Key by which a shared [`Place`] is found: board, card, and the changes of both and of the jobs.
 type Key = (String, Option<String>, Vec<String>);
 
 /// Boards, cards and files that several points of a grid have in common, so that all threads share

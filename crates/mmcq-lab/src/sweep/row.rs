@@ -235,7 +235,8 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
     ]
 }
 
-/// Returns the single row of a point that cannot run, with the reason.
+/// Returns the single row of a point of a sweep (one combination of values) that cannot run, with
+/// the reason.
 pub fn refused(why: &str) -> Vec<Row> {
     let value = |name: &str| if name == "error" { why.into() } else { Value::Null };
     vec![measures().into_iter().map(|name| (name.clone(), value(&name))).collect()]

@@ -8,7 +8,7 @@ use mmcq::sched::Holds;
 pub struct Held {
     /// Time in ns at which the engine began to hold the start back.
     pub from_ns: u64,
-    /// Time in ns at which the hold ended.
+    /// Time in ns at which the engine stopped delaying the start of the transfer.
     pub to_ns: u64,
     /// Whether the rest of the batch came while the start was delayed.
     pub came: bool,

@@ -60,7 +60,8 @@ pub(super) struct Place {
     pub cycle: u64,
     /// Number of clock cycles that this part of a token or block takes.
     pub cycles: u64,
-    /// Number of clock cycles of the token or block that are in earlier parts.
+    /// Number of clock cycles of the token or block before this part. The clock has stopped inside
+    /// of it, so it is drawn in several parts.
     pub before: u64,
     /// Whether the clock stops after this part, and another part of the event follows.
     pub goes_on: bool,

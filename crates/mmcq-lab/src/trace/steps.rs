@@ -117,13 +117,13 @@ pub struct Phase {
     pub label: String,
     /// Time in ns of the start bit of the phase's first token, such as its command.
     pub from_ns: u64,
-    /// Time in ns at which the last activity of the phase ends.
+    /// Time in ns at which the last activity of this command ends: response, data or busy.
     pub to_ns: u64,
-    /// Blocks that the phase transfers; `None`: the phase's command names no blocks.
+    /// Blocks that the phase transfers; `None`: its command does not transfer blocks by an address.
     pub data: Option<Data>,
 }
 
-/// Blocks that a phase transfers.
+/// Blocks that a command transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Direction of the data.

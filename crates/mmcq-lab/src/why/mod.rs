@@ -84,7 +84,8 @@ impl Phases {
         }
     }
 
-    /// Returns the time in ns of each phase with the phase's name, in the order of the report.
+    /// Returns the name of each part of the run's time (such as `wire, data`) with its length in
+    /// ns, in the order of the report.
     pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("wire, commands", self.command_ns),

@@ -11,7 +11,7 @@ pub(crate) const NEVER_NS: u64 = u64::MAX / 2;
 pub struct Violation {
     /// Description of what the host did.
     pub what: &'static str,
-    /// Time of the action in ns.
+    /// Time in ns at which the host did this.
     pub at_ns: u64,
 }
 

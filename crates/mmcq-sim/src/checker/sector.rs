@@ -371,8 +371,8 @@ impl Sector {
         }
     }
 
-    /// Returns whether data of a completed write were lost and no client was told. `told_before`: a
-    /// report to a client has covered the completions up to this number.
+    /// Returns whether data of a completed write were lost, and no report to a client covers this
+    /// write. `told_before`: number of the last completion that a report has covered.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }

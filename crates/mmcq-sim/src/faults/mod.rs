@@ -152,9 +152,12 @@ pub enum Strike {
     /// - the end of a reset, or a halt of the queue engine (H3);
     /// - the time at which a task is ready (H12).
     Late(u64),
-    /// Something never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11),
-    /// a DMA access. Or something never comes: a halt (H3), readiness of a task (H8), any byte from
-    /// a card on an SPI bus (I6).
+    /// Something never ends, or never comes. Numbers like B2 name the fault in the catalogue.
+    ///
+    /// - Never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA
+    ///   access.
+    /// - Never comes: a halt (H3), readiness of a task (H8), any byte from a card on an SPI bus
+    ///   (I6).
     Never,
     /// A busy that the card does not show on DAT0 (B4), or a card that does not pull its lines low
     /// in a voltage switch.

@@ -435,7 +435,7 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::DataTimeout, NEVER);
     }
 
-    /// Starts the clock again.
+    /// Lets the card's clock run again, if a full or empty FIFO or a read wait has stopped it.
     pub(super) fn end_hold(&mut self, now: u64) {
         let stands = self.dat.held() || self.dat.waits_without_clock(self.regs.dctrl);
         if !stands {

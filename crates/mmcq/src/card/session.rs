@@ -99,7 +99,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     patient: bool,
     /// Whether the session's last command or bus operation has ended while the card was still busy.
     late: bool,
-    /// Whether the last exchange was a tuning command with which the controller has found its
+    /// Whether the last command was a tuning command with which the controller has found its
     /// sampling point.
     tuned: bool,
     /// Number of restarts of this bring-up; after several restarts, bring-up leaves out steps that
@@ -531,7 +531,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 }
 
-/// An exchange with the card, from its submission to its end.
+/// A command to the card as a future, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
 pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,

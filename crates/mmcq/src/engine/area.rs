@@ -142,9 +142,9 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
 
 /// Returns whether this request would change, without the engine's knowledge, the partition that
 /// the card is in, or whether its cache is on. Only partition accesses may switch the partition (a
-/// long command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache:
-/// if the engine did not know that the cache is on, a flush would succeed with data still in the
-/// cache.
+/// long command, `Kind::LongCommand`, may write the other bits of PARTITION_CONFIG). Only bring-up
+/// may switch the cache: if the engine did not know that the cache is on, a flush would succeed
+/// with data still in the cache.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
@@ -156,8 +156,8 @@ pub(super) fn goes_behind(kind: &Kind) -> bool {
     }
 }
 
-/// Returns whether the phase writes PARTITION_CONFIG or CACHE_CTRL. CMD6 of an SD card has data,
-/// and writes neither.
+/// Returns whether the command of this phase writes PARTITION_CONFIG or CACHE_CTRL of an eMMC. CMD6
+/// of an SD card has data, and writes neither.
 fn changes(phase: &Phase) -> bool {
     phase.data.is_none() && changes_command(&phase.command)
 }

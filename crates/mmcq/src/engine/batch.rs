@@ -100,7 +100,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Sets segment number `place`: the memory of member number `place`. Called in order.
+    /// Sets the segment at index `place`: the memory of the request with this index in the batch.
+    /// The caller fills the indices in ascending order.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {

@@ -91,7 +91,7 @@ const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
 /// Causes that stop the card's command queue. While the queue is on, they also stop a flush of the
 /// card's cache.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
-/// Causes that stop packs and chains.
+/// Causes that stop packed commands and chains (lists of transfers that the controller executes).
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
 /// Set of the causes that now keep requests from being accepted, from starting, or from the fast
@@ -167,8 +167,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !DEAD;
     }
 
-    /// Sets how many requests may be in the engine at a time. A supervisor, if there is one, needs
-    /// one more slot.
+    /// Sets how many requests may be in the engine at a time. A supervisor (the future that sends
+    /// the commands for recovery and upkeep) needs one slot more.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }

@@ -108,8 +108,8 @@ impl Busy {
 struct BusyTimes {
     // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
-    /// For each class: the busy of the last write in ns, if it was much longer than the learned
-    /// one; else 0.
+    /// For each class of write lengths: the busy of the last write in ns, if it was much longer
+    /// than the learned one; else 0.
     outliers_ns: [u32; CLASSES],
     /// For each class of write lengths: how many writes in a row were found ready at their first
     /// poll.

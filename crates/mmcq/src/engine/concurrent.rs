@@ -156,8 +156,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         may && (self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns) || self.try_beside(now_ns))
     }
 
-    /// Continues after the controller's events were read. `ended`: the command on the CMD line is
-    /// over.
+    /// Handles the command that was sent during the data of a phase, after the controller's events
+    /// were read. `ended`: the command is over, so its result is handled. Otherwise a waiting
+    /// command may be sent. Returns true if something was done.
     #[inline]
     pub(super) fn go_on_concurrent(&mut self, ended: bool, now_ns: u64) -> bool {
         if ended {

@@ -235,8 +235,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps the memory of a control request for DMA. Returns false if that failed; then the request
-    /// has ended.
+    /// Maps the memory of a request that is no ordinary read or write for DMA. Returns false if
+    /// that failed; then the request has ended with the error.
     pub(super) fn place_data(&mut self, index: u8) -> bool {
         if self.slots.at(index).segment().len == 0 {
             return true;

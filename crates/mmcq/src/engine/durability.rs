@@ -20,7 +20,7 @@ use crate::sched::Profile;
 const DIRTY: u8 = 1;
 /// Flag: writes were completed, and no status has come since.
 const UNSETTLED: u8 = 1 << 1;
-/// Flag: requests that have changed the card since the last flush are complete.
+/// Flag: since the last flush, requests that have changed the card's content were completed.
 const HOLDS: u8 = 1 << 2;
 
 /// Flag: a piece of a longer write was transferred, and no status of the card has come since.

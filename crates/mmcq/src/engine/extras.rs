@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
         &mut self.memory
     }
 
-    /// Prepares the slot of a request that is no read, write or phase.
+    /// Prepares the slot of a request that is no read, no write and no raw command.
     #[cold]
     #[inline(never)]
     pub fn plan(&self, slot: &mut Slot, abilities: &Abilities) {
@@ -503,7 +503,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.carry_out(next, now_ns);
     }
 
-    /// Carries out what a request of several steps does next.
+    /// Sends the next command of a request that needs several (such as an erase), or ends it.
     fn carry_out(&mut self, next: Next, now_ns: u64) {
         match next {
             Next::Command(place, command) => {

@@ -1,4 +1,5 @@
-//! The card interrupt of I/O functions, and the turns of their phases between memory requests.
+//! The card interrupt of I/O functions, and when a command of a function goes before the requests
+//! to the card's memory.
 
 use core::task::Waker;
 

@@ -144,8 +144,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 }
 
-/// Returns the number of bytes that a phase which the client itself has described transfers to or
-/// from its request's memory.
+/// Returns the number of bytes that a raw command of the client transfers to or from its request's
+/// memory. `phase`: the command with its data, as the client has described it. A tuning block goes
+/// to no memory: 0.
 pub(super) fn raw_bytes(phase: &Phase) -> u32 {
     match phase.data {
         Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),

@@ -59,7 +59,8 @@ impl PartitionAccess {
         (self.out as u32 + self.ask as u32 + self.back as u32) * BLOCK_BYTES
     }
 
-    /// Checks whether this card can have such an access, and returns the reason if not.
+    /// Checks whether this card can execute this access to another partition, and returns the
+    /// reason if not. `given`: length in bytes of the request's buffer.
     pub(super) fn admitted(&self, target: &CardParams, given: u32) -> Result<(), Error> {
         let blocks = self.out.max(self.back);
         if !target.emmc || self.area() == 0 {
@@ -113,8 +114,9 @@ impl Memory {
         }
     }
 
-    /// Continues after a step of the partition access in this slot, which ended with this status.
-    /// The memory of the step is unmapped.
+    /// Continues an access to another partition after one of its commands has ended. `place` says
+    /// which command, `status` is the card's status from its response. The command's memory is
+    /// already unmapped.
     pub fn visit_reached(&mut self, place: Place, status: u32, slot: &Slot, plan: &Plan) -> Next {
         let Kind::PartitionAccess(visit) = slot.kind() else { return Next::fail(Error::Unsupported) };
         if status & R1::ERRORS != 0 {

@@ -26,7 +26,7 @@ use crate::spec::command::{self, Command};
 /// The reason why the engine waits on the bus: a command of the present request, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing is in progress.
+    /// The engine waits for nothing on the bus.
     Idle,
     /// The CMD55 that goes before the raw command of a request (its prefix).
     Prefix,
@@ -62,7 +62,8 @@ pub(super) enum Stage {
     Recover(Recovery),
 }
 
-/// Steps of recovery on the bus.
+/// What the engine does on the bus to recover from an error or a timeout: resets, commands and
+/// waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// The lines are reset: [`BusOp::ResetLines`](crate::host::BusOp::ResetLines).
@@ -307,9 +308,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Starts the prepared phase on the controller. `timeout_ns`: how long the controller waits for
-    /// the card. `limit_ns`: after this time, plus [`SLACK_NS`], the engine polls the controller
-    /// itself, or gives up.
+    /// Starts the prepared phase (a command with its data and busy) on the controller. `stage`:
+    /// which part of a request it is. `timeout_ns`: how long the controller waits for the card.
+    /// `limit_ns`: after this time, plus [`SLACK_NS`], the engine polls the controller itself, or
+    /// gives up.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();

@@ -47,8 +47,8 @@ pub enum Kind {
         /// Longest time for the command with its data and busy, in nanoseconds.
         timeout_ns: u64,
     },
-    /// A phase of an I/O function (CMD52, CMD53), exactly as given. Not a barrier. These requests
-    /// keep their own order, and start before waiting reads and writes, but at most
+    /// A command to an I/O function (CMD52, CMD53) with its data, exactly as given. Not a barrier.
+    /// These requests keep their own order, and start before waiting reads and writes, but at most
     /// [`Config::io_burst`](super::Config::io_burst) of them in a row. The response is returned
     /// without being checked. Where host and card allow it
     /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)), a CMD52 does

@@ -99,7 +99,8 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// Sets no time limit for the stage: it has ended, or may last for any time.
+    /// Sets no time limit for what the engine waits for on the bus: it has ended, or may last for
+    /// any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -110,7 +111,8 @@ impl Timers {
         self.wake_ns = at_ns;
     }
 
-    /// Sets that the engine is called at this time at the latest.
+    /// Makes the next call of the engine come at this time in ns at the latest; an earlier time
+    /// that is already set stays.
     #[inline(always)]
     pub fn wake_by(&mut self, at_ns: u64) {
         self.wake_ns = self.wake_ns.min(at_ns);
@@ -229,7 +231,7 @@ impl Timers {
     }
 
     /// Sets the engine's next wake-up to the time at which it stops waiting for a request that
-    /// continues the open transfer. Replaces the earlier wake-up time.
+    /// continues the open transfer, and ends that transfer. Replaces the earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
@@ -279,8 +281,8 @@ impl Timers {
         may
     }
 
-    /// Lets the policy keep the controller idle again for the longest time that is allowed, since a
-    /// transfer begins.
+    /// Resets the time for which the policy may keep the controller idle while requests wait, since
+    /// a transfer begins. The next idle time may be as long as allowed again.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;

@@ -19,8 +19,9 @@ use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, R
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
-/// Largest number of turns in one call, for each slot. A turn starts a phase or ends a request. A
-/// request needs no more turns than this with its recovery, even if all of its phases fail at once.
+/// Largest number of turns in one call, for each slot. A turn starts a command on the bus, takes a
+/// step of recovery, or ends a request. A request with its recovery needs no more turns than this,
+/// even if all of its commands fail at once.
 const TURNS_MAX: usize = 32;
 
 /// Time in ns without a command to the card. After this time the engine reads the card's status, to
@@ -303,9 +304,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next phase, or carries out a step of recovery, as long as something has happened
-    /// on the bus. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll` does
-    /// the rest.
+    /// Starts the next command on the bus, or carries out a step of recovery, and repeats this as
+    /// long as something has ended on the bus. A call repeats at most [`TURNS_MAX`] times the
+    /// number of slots; the next `poll` does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {

@@ -102,7 +102,8 @@ impl Upkeep {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 
-    /// Returns when the next tuning is due, if the card is not idle before.
+    /// Returns the time in ns at which the next tuning is due; the supervisor may tune earlier, at
+    /// a moment without requests. 0: a tuning is needed now.
     fn tune_ns(&self) -> u64 {
         match self.tune_every_ns {
             _ if self.tune_soon => 0,
@@ -143,7 +144,8 @@ impl Supervisor {
         self.plan_chores(timers);
     }
 
-    /// Notes that the card rests from now on, if the supervisor was asked for that.
+    /// Notes that the card rests (saves power) from now on, if the engine had asked the supervisor
+    /// to bring the card to rest.
     pub fn note_rest(&mut self, timers: &mut Timers) {
         if self.helping_mut().begin_rest() {
             // A rest has no time limit.

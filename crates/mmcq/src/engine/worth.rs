@@ -38,8 +38,9 @@ const CLOSE_NS: u32 = 200_000;
 /// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
-/// The decision (keep open, or close) for one case, and how much it has lost against the opposite
-/// decision since its best moment.
+/// The decision for one situation at the end of a transfer's data: `keeps` says whether to keep the
+/// transfer open. `lost_ns`: how much time the decision has lost against the opposite one since its
+/// best moment.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,
@@ -131,8 +132,8 @@ impl Worth {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
 
-    /// Learns from a pause of this length, and from whether the next request has continued the
-    /// transfer.
+    /// Learns whether it pays to keep a transfer open, after a pause between two requests of
+    /// `pause_ns`. `went_on`: the next request has continued the transfer.
     ///
     /// The close costs time as follows:
     /// - A write that is closed at once is complete only after the close, so its client waits for

@@ -80,12 +80,13 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         self
     }
 
-    /// Returns the number of pieces in use.
+    /// Returns the number of pieces of the bounce memory that are in use.
     pub fn taken(&self) -> u32 {
         self.taken.get().count_ones()
     }
 
-    /// Returns how many pieces `bytes` bytes need; `None` if the calculation overflows.
+    /// Returns how many pieces of the bounce memory `bytes` bytes need; `None` if the calculation
+    /// overflows.
     fn pieces(&self, bytes: usize) -> Option<usize> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }

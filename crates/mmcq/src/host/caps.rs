@@ -23,7 +23,8 @@ pub enum BusyDetect {
 pub enum BlockSizes {
     /// Blocks of any length.
     Any,
-    /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
+    /// Block lengths that are powers of two; a transfer of several blocks needs blocks of at least
+    /// 4 bytes.
     PowersOfTwo,
     /// Powers of two, as in `PowersOfTwo`. Only the single block of a CMD53 in byte mode may have
     /// any length.
@@ -48,7 +49,7 @@ pub struct Caps {
     /// ([`Auto::Open`](super::Auto::Open)). If it is true, the engine sends no CMD23 for such a
     /// transfer, and ends it by CMD12.
     pub open_until_stopped: bool,
-    /// Whether a command can be sent during the data of a phase: see
+    /// Whether a command can be sent while the data of another command are transferred: see
     /// [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
     /// How the controller detects the end of busy.

@@ -1,4 +1,5 @@
-//! Reports of a driver to the engine: how a phase ended, and other events of the controller.
+//! Reports of a driver to the engine: how a phase (a command with its data and busy) ended, and
+//! other events of the controller.
 
 use crate::spec::response::Response;
 
@@ -92,14 +93,15 @@ pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'stat
 
 impl core::error::Error for Fault {}
 
-/// A phase that ended without a fault. The engine checks the R1 itself: a driver returns what the
-/// card sent, error bits included, and reports a fault only for errors that the controller
-/// detected.
+/// The end of a phase (a command with its data and busy) without a fault. The engine checks the R1
+/// itself: a driver returns what the card sent, error bits included, and reports a fault only for
+/// errors that the controller detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The command's response, error bits included.
     pub response: Response,
-    /// The R1 of an automatic CMD12, if the phase had one.
+    /// The R1 of the CMD12 that the controller has sent itself after the data; `None`: it sent
+    /// none.
     pub stop: Option<u32>,
     /// In a phase of tuning: whether the controller has found its sampling point.
     pub tuned: bool,
@@ -111,7 +113,7 @@ pub struct Done {
 pub struct FastEnd {
     /// The command's R1.
     pub status: u32,
-    /// The R1 of an automatic CMD12; 0 if the phase had none.
+    /// The R1 of the CMD12 that the controller has sent itself after the data; 0: it sent none.
     pub stop: u32,
 }
 

@@ -80,7 +80,7 @@ pub enum Strike {
     /// `cd_bounce`).
     Bounce,
     /// At a poll: the card is absent for this many reads of its presence, and present afterwards.
-    /// Both changes are reported (C1, `remove`; C2, `swap`).
+    /// Both changes are reported (faults C1, `remove`, and C2, `swap`, of the catalogue).
     Absent(u32),
     /// At a poll: the controller requests a new tuning (A11, `sample_drift`).
     Retune,
@@ -334,7 +334,8 @@ impl<H, const M: usize> Faulty<H, M> {
     }
 }
 
-/// Returns whether this fault is possible at the end of this phase.
+/// Returns whether this fault is possible at the end of this phase (a command with its response,
+/// data and busy). A fault of the data, say, needs a phase with data.
 fn means_something(strike: Strike, phase: &Phase) -> bool {
     match strike {
         Strike::Failed(_, Stage::Command) => phase.command.resp != Resp::None && phase.auto != Auto::Continue,

@@ -231,7 +231,7 @@ pub struct QueueEvents {
     pub halted: bool,
     /// Whether all tasks were cleared, and the command queue engine is off.
     pub emptied: bool,
-    /// The fault that stopped the engine, if there was one.
+    /// The fault that stopped the controller's command queue engine; `None`: it works.
     pub fault: Option<QueueFault>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
@@ -271,8 +271,8 @@ pub enum QueueError {
     Occupied(u32),
     /// The slot does not exist, or is not for this kind of task.
     Slot(u8),
-    /// The engine has too few slots for several tasks at a time, or its tasks hold less than one
-    /// block.
+    /// The command queue engine has too few slots for several tasks at a time, or its tasks hold
+    /// less than one block.
     Small {
         /// Number of task slots.
         slots: u8,
@@ -358,7 +358,7 @@ pub unsafe trait CommandQueueHost {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
     /// Switches the command queue engine on. Before the call, the caller has enabled the card's own
-    /// queue and no phase is in progress.
+    /// queue, and the controller executes nothing.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
     /// Switches the command queue engine off. Before the call, all tasks have ended.

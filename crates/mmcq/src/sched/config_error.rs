@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A setting outside its range.
+/// Error: a setting of a scheduler was given a value outside of the allowed range.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {

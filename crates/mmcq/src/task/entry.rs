@@ -85,7 +85,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.map(|engine| (engine, self.begun))
     }
 
-    /// Returns whether this call comes from inside another call of the stack.
+    /// Returns true if this call was made from inside another call of the same stack, for example
+    /// from a closure of `Stack::with`. Such a nested call cannot use the engine.
     pub fn is_nested(&self) -> bool {
         self.engine.is_none()
     }

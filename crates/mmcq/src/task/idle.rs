@@ -65,8 +65,9 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    /// Whether the blocking call leaves out its next [`turn`](super::Stack::turn). The address of
-    /// this field identifies the call: no two calls under way have the same address.
+    /// Whether the blocking call does not poll the stack ([`turn`](super::Stack::turn)) after its
+    /// next sleep. The address of this field identifies the call: no two calls under way have the
+    /// same address.
     skips: Cell<bool>,
 }
 

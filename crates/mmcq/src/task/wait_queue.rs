@@ -125,7 +125,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// No places, for a lock without a wait queue.
+    /// The wait queue of a lock that has none: no request can wait for a slot.
     pub(super) const NONE: Places<'static> = Places { places: &[], arrivals: None, limit_ns: 0 };
 
     /// Returns the places that hold a waiting request.

@@ -51,7 +51,7 @@ pub enum Step {
         /// Whether the file's own metadata need not be written.
         data_only: bool,
     },
-    /// The pass is over: all of the worker's files are done.
+    /// The worker has done all of its files one time (one pass).
     End,
 }
 

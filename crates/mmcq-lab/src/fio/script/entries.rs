@@ -16,7 +16,7 @@ const ODD: u64 = 7;
 /// Value of an element of `dues` that means "no time".
 const NONE: u64 = u64::MAX;
 
-/// Time code of a request that may start at once.
+/// Value of the time code, which says when a request starts: at once, without waiting for anything.
 const AT_ONCE: u64 = 0;
 /// Time code of a request that starts at the time that the trace gives, counted from the start of
 /// the run.

@@ -44,9 +44,11 @@ pub(super) struct Think {
     pub(super) ended: u64,
     /// Whether the worker has issued a transfer since it counted last.
     pub(super) is_due: bool,
-    /// Counter's value at the newest pause.
+    /// Value of the counter of transfers (issued or ended, by `thinktime_blocks_type=`) at the
+    /// newest pause.
     last: u64,
-    /// Counter's value when the worker began to wait for the pause; `None`: it does not wait.
+    /// Value of the counter of transfers (issued or ended, by `thinktime_blocks_type=`) when the
+    /// worker began to wait for the pause; `None`: it does not wait.
     waits_at: Option<u64>,
     /// Time in ns at which the pause ends; `None`: there is none.
     until_ns: Option<u64>,

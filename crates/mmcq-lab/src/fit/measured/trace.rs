@@ -58,7 +58,8 @@ struct Served {
 }
 
 /// Returns the times in ns that the device needed for requests that were alone in it, sorted by
-/// class. `served` is in the order in which the driver received the requests.
+/// class (kind and size of the request). `served` is in the order in which the driver received the
+/// requests.
 fn alone(served: &[Served]) -> BTreeMap<Class, Vec<u64>> {
     let mut all = BTreeMap::<Class, Vec<u64>>::new();
     let (mut busy_ns, mut end) = (0, None);

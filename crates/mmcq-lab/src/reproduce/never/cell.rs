@@ -15,7 +15,7 @@ const SCHEDULER_REQUESTS: u32 = 128;
 /// Length in seconds of a run with a reader beside a writer, which gives 400 reads or more.
 const BESIDE_S: u64 = 4;
 
-/// Load that the jobs of a cell run.
+/// Load that the jobs of a cell (one compared case) run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// All jobs read the same file from beginning to end (`rw=read`), as in the published jobs.
@@ -71,7 +71,7 @@ impl Load {
 pub(super) struct Side {
     /// mmcq's settings: with Linux's CPU costs, and with its own.
     pub ours: [Setting; 2],
-    /// Linux's settings with which mmcq's settings are compared.
+    /// Models of Linux's stacks (settings) with which mmcq's settings are compared.
     pub linux: Vec<Setting>,
 }
 
@@ -147,15 +147,15 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the number of requests of all jobs together, enough for a steady rate
-    /// ([`crate::runner::Steady`]). Cells with pauses have numbers of their own. For other cells
-    /// the number grows until:
+    /// Returns the number of requests of all jobs together, so many that the rate is steady
+    /// ([`crate::runner::Steady`]), multiplied by `times`. Of a cell with pauses: 96 or 256 times
+    /// `times`. Of other cells the larger one of two numbers:
     ///
-    /// - it is at least 24 times the number of requests that are under way at a time;
-    /// - the bytes of the requests fill the card's cache before a quarter of them is transferred;
-    /// - the mean of a random load is near its limit.
+    /// - 128 to 3072, by the request size: then the card's cache is full before a quarter of the
+    ///   bytes is transferred, and the mean of a random load is near its final value;
+    /// - 24 times the number of requests that are under way at a time.
     ///
-    /// The number stops earlier at 96 MiB of data, or at twice the number of requests under way if
+    /// The number is limited to 96 MiB of data, or to twice the number of requests under way if
     /// this is more.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {
@@ -173,8 +173,8 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// Returns the workers of the cell's jobs, for a run of the shortest length that gives a steady
-    /// rate, multiplied by `times`.
+    /// Returns the workers that execute the jobs of this cell (a board, a card and a load). The run
+    /// has the shortest length that gives a steady rate, multiplied by `times`.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {

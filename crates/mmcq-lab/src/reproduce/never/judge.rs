@@ -92,7 +92,8 @@ impl Measured {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
-    /// Returns the cell's physical limit in MiB/s.
+    /// Returns the physical limit in MiB/s: the rate of this board and card with software that
+    /// takes no time.
     pub fn limit(&self) -> f64 {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
@@ -140,8 +141,9 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns whether requests starve with all of Linux's settings in this group. Then the card is
-    /// the cause, not the order of requests.
+    /// Returns whether requests starve (a few wait much longer than all others) with each of
+    /// Linux's settings in this group of compared settings. Then the card is the cause, not the
+    /// order of requests.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }
@@ -162,10 +164,11 @@ impl Measured {
         self.cell.sides().into_iter().flat_map(of_side).collect()
     }
 
-    /// Returns how much faster mmcq is than the best setting of Linux, in percent.
+    /// Returns how much faster mmcq is than the best setting of Linux, in percent of Linux's rate.
     ///
-    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
-    /// group in which mmcq gains least, for the slower one of mmcq's settings.
+    /// A setting is a stack with its context (an interrupt thread, a tasklet). Settings are
+    /// compared in groups, some of mmcq with some of Linux. The result is for the group with the
+    /// smallest gain, and there for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }

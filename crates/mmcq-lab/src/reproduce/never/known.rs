@@ -18,7 +18,7 @@ pub struct Known {
     pub load: Load,
     /// Size in bytes of each request of the jobs.
     pub bytes: u64,
-    /// Number of requests that each job of this cell has under way.
+    /// Number of requests that each job of this cell (one compared case) has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
@@ -29,8 +29,8 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-/// All combinations (cells) of the thin grid in which mmcq is known to be slower than Linux, or to
-/// have a longer 99th percentile.
+/// All cells (combinations of board, card, load and settings) of the smaller of the sweep's grids
+/// in which mmcq is known to be slower than Linux, or to have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
 /// Returns the entry for this cell in a list of cells in which mmcq is known to be slower than

@@ -113,13 +113,14 @@ const FLUSHED: [Place; 3] = [
 pub struct Grid {
     /// Boards on which the cells run, each with a card and the settings of Linux.
     pub places: &'static [Place],
-    /// Sizes in bytes of a request. Each combination of such values is one cell.
+    /// Sizes in bytes of a request. Each combination of a size with the other parameters is one
+    /// cell.
     pub sizes: &'static [u64],
     /// Values to try for the number of requests that each job has under way.
     pub depths: &'static [u32],
     /// Values to try for the number of jobs that run at the same time.
     pub jobs: &'static [u32],
-    /// Times to wake a thread, in microseconds.
+    /// Times in us that the CPU needs to wake a thread.
     pub wakes_us: &'static [u32],
     /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],
@@ -221,10 +222,10 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell whose
-/// result is near the border between two verdicts. The last one is for a cell with a rate above the
-/// physical limit: where a card's cache fills only a little faster than it drains, it takes that
-/// long to fill.
+/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell
+/// (board, card and load) whose result is near the border between two verdicts. The last one is for
+/// a cell with a rate above the physical limit: where a card's cache fills only a little faster
+/// than it drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
@@ -237,8 +238,9 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
-/// already has the cell's time to wake a thread.
+/// Runs the cell (a card with a load) in all its settings, and repeats with longer runs until the
+/// result is clear. `platform` is the cell's board, and already has the cell's time to wake a
+/// thread.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {

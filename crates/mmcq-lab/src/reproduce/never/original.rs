@@ -25,7 +25,7 @@ pub struct Seen {
     pub rates: Vec<(Setting, f64)>,
 }
 
-/// Results of a cell on unmodified Linux and in the laboratory.
+/// Results of one compared case (board, card and load) on unmodified Linux and in the laboratory.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// Figures of the models in the laboratory.

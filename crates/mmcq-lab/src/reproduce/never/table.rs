@@ -4,10 +4,10 @@ use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verd
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Summary of a sweep: how many comparisons (cells) had each verdict.
+/// Summary of a sweep: how many of the compared cases (cells: board, card, load) had each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Number of all cells that were measured.
+    /// Number of all compared cases (cells: board, card and load) that were measured.
     pub cells: usize,
     /// Number of measured cases for each verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
@@ -18,10 +18,11 @@ pub struct Summary {
     pub sequential_faster: usize,
     /// Number of sequential cells without pauses at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,
-    /// Number of cells in which a setting is faster than the physical limit.
+    /// Number of cells (board, card and load) in which a setting is faster than the physical limit,
+    /// so that the limit must be wrong.
     pub beyond_limit: usize,
-    /// Number of cells that are in the list of open losses, although mmcq is not slower there any
-    /// more.
+    /// Number of cells (board, card and load) that are in the list of open losses, although mmcq is
+    /// not slower there any more.
     pub mended: usize,
 }
 
@@ -161,8 +162,8 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
     out.push('\n');
 }
 
-/// Writes every cell in which mmcq is slower than Linux or has a longer percentile, the worst
-/// first.
+/// Writes a line for every case (board, card and load) in which mmcq has a lower rate than Linux or
+/// a longer 99th percentile of latency, the worst first.
 fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let slower = |one: &&Measured| one.verdict_with(open) == Verdict::Slower;
     let mut slower: Vec<&Measured> = measured.iter().filter(slower).collect();

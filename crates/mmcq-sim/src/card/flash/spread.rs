@@ -38,7 +38,8 @@ pub struct Delays {
     pub share: u32,
     /// Time in ns of one delay, such as a repeated read or a garbage collection.
     pub each_ns: u64,
-    /// Probability that another delay follows, in parts of [`WHOLE`].
+    /// Probability, in parts of [`WHOLE`], that the same command has one more delay after each
+    /// delay.
     pub again: u32,
 }
 

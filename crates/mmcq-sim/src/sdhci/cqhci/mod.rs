@@ -39,8 +39,8 @@ use task::{Link, Task, Work};
 const BYTES: u16 = 0x80;
 /// Bit of CMD13's argument that requests the queue status register.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// Largest number of steps that the engine takes without an advance of time; no state needs as
-/// many.
+/// Largest number of actions that the command queue engine takes without an advance of time; no
+/// state needs as many.
 const MAX_STEPS: u32 = 128;
 
 impl Sdhci {

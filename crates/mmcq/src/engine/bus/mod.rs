@@ -33,7 +33,8 @@ pub struct Span {
     pub phase: Phase,
     /// Time in ns at which the engine passed the command and its data to the controller.
     pub began_ns: u64,
-    /// Time at which the engine learned that the phase had ended, in nanoseconds.
+    /// Time at which the engine learned that the phase (a command with its data and busy) had
+    /// ended, in nanoseconds.
     pub ended_ns: u64,
 }
 
@@ -47,16 +48,17 @@ pub(super) enum Outcome {
     Again { first: bool },
     /// The lines were still in use when the time limit since the first refusal had passed.
     Late,
-    /// The controller does not support the phase.
+    /// The controller does not support this command, or its data.
     Unsupported,
 }
 
-/// The driver, and the phase that it works on.
+/// The driver, and the phase (a command with its response, data and busy) that it executes.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Bus<H> {
-    /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
+    /// Whether the controller refuses the phase (the command with its data and busy) since
+    /// `began_ns`, so that it is not started yet.
     blocked: bool,
     /// The phase (a command with its data) that the controller executes, or that is the next to
     /// start.

@@ -114,8 +114,8 @@ impl Wire {
         self.doubted
     }
 
-    /// Clears the note that the sampling point may be wrong, since a tuning has run or was
-    /// attempted, or the platform has been told. Returns true if there was such a note.
+    /// Clears the note that the sampling point may be wrong: a tuning has run or was attempted, or
+    /// the platform has learned of the request for a tuning. Returns true if there was such a note.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

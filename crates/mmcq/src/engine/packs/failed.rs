@@ -118,7 +118,8 @@ impl<E, T: Lanes> Lane<E, T> {
         incident.doubt(slots);
     }
 
-    /// Forgets all packs: the card is gone, has been replaced, or will be brought up again.
+    /// Forgets all packs (several transfers sent as one packed command): the card is gone, has been
+    /// replaced, or will be brought up again.
     pub fn forget_packs<const N: usize, P: Profile>(
         &mut self,
         ledger: &mut Durability,

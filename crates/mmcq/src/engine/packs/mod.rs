@@ -173,8 +173,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Begins the command that the last pack still needs (CMD13 for its status, or a read of
-    /// EXT_CSD), while nothing is in progress on the bus. Returns true if a command was begun.
+    /// Begins the command that is still needed to know the result of the last packed command (CMD13
+    /// for its status, or a read of EXT_CSD), while nothing is in progress on the bus. Returns true
+    /// if a command was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
@@ -198,9 +199,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a pack with the request `first`, if packs pay on this card. Returns true if the
-    /// engine has done something: it has started the pack, an ordinary transfer of these requests,
-    /// or a read of the card's status that must come before; or it has ended `first` with an error.
+    /// Begins a pack (several transfers sent as one packed command) with the request `first`, if
+    /// packs are faster on this card than single transfers. Returns true if the engine has done
+    /// something: it has started the pack, an ordinary transfer of these requests, or a read of the
+    /// card's status that must come before; or it has ended `first` with an error.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)

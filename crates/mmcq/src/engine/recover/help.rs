@@ -81,7 +81,8 @@ enum Pace {
     /// The supervisor sends commands to the card, the last of which began at this time, in
     /// nanoseconds.
     Step(u64),
-    /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
+    /// The machine was suspended: the time between two commands of the supervisor was longer than
+    /// [`GAP_NS`].
     Gap,
     /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
     /// is not restarted again.

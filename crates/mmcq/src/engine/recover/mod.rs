@@ -58,7 +58,7 @@ const FAULTS_MAX: u8 = 4;
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends after a failed phase, before it takes a stronger measure.
+/// Most CMD12 that recovery sends after a failed command, before it takes a stronger measure.
 const STOPS_MAX: u8 = 3;
 
 /// The failure that recovery handles now, and the measures that recovery has taken for it.
@@ -79,7 +79,7 @@ pub(super) struct Incident {
     /// Measures of recovery that were taken since the failure, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the failed phase was CMD23.
+    /// Whether the failed command was CMD23, which tells the card the length.
     counting: bool,
     /// Whether the failed phase was CMD25.
     multiple: bool,
@@ -536,7 +536,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a failed phase of the recovery itself; `gone`: the controller has disappeared.
+    /// Handles a step of the recovery that has itself failed; `gone`: the controller is not there.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();

@@ -225,8 +225,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a card that has lost its state: no status will show any more whether earlier writes
-    /// succeeded.
+    /// Handles a card that has lost its state (after a power loss or a reset): no status will show
+    /// any more whether earlier writes succeeded. These writes are handled like writes whose status
+    /// was lost on the bus.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();

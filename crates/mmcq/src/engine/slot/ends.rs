@@ -53,7 +53,8 @@ impl<const N: usize> Slots<N> {
         bits(self.ended).any(|index| self.at(index).orphan())
     }
 
-    /// Takes the requests that have ended, to be completed.
+    /// Returns the set of the requests that have ended and are not complete yet, and clears the
+    /// set. The caller completes them.
     #[inline(always)]
     pub fn take_ended(&mut self) -> SlotSet {
         core::mem::take(&mut self.ended)

@@ -30,7 +30,7 @@ impl<const N: usize> Slots<N> {
         self.at_mut(index).state = State::Queued;
     }
 
-    /// Returns whether a phase of an I/O function waits.
+    /// Returns whether a command of an I/O function (CMD52 or CMD53) waits.
     pub fn has_io(&self) -> bool {
         self.ios != 0
     }
@@ -111,7 +111,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Puts a request that was queued before at the front, with its old age.
+    /// Puts a request that was queued before at the front again. Its age still counts from its
+    /// submission.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);
@@ -148,8 +149,8 @@ impl<const N: usize> Slots<N> {
         self.barriers |= 1 << (index as usize % N);
     }
 
-    /// Queues a read or write that was queued before, with its old age: at the front, but behind
-    /// older reads and writes there.
+    /// Queues a read or write that was queued before. Its age counts from its first submission: it
+    /// goes to the front, but behind older reads and writes there.
     pub fn push_by_age(&mut self, index: u8) {
         let age = self.span(index).age;
         let younger = self

@@ -3,7 +3,8 @@
 //! flushes the cache [SD 4.19, 5.8.2].
 //!
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
-//! that was written. Both commands transfer one block, in the engine's own page.
+//! that was written. Both commands transfer one block, in the memory that the engine has for
+//! registers (its *page*).
 
 use super::super::bus::SLACK_NS;
 use super::super::card::Card;
@@ -52,8 +53,8 @@ impl<E, T: Lanes> Lane<E, T> {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }
 
-    /// Unmaps the memory of a switch that has failed, or ended. The controller does not use it any
-    /// more.
+    /// Unmaps the memory of a command that was to switch the card's queue on or off, and that has
+    /// failed or ended. The controller does not use the memory any more.
     #[inline(always)]
     pub fn unmap_switch<H: Host>(&mut self, memory: &mut Memory, host: &mut H) {
         if self.tasks().is_some() && !self.has_control() {
@@ -76,9 +77,9 @@ impl Card {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
     /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
-    /// is found beside the register of the cache. And the engine must have a page
-    /// ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
-    /// addresses of 38 bits, or the queue is too small to be of use.
+    /// is found beside the register of the cache. And the engine must have memory of its own for
+    /// registers ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card
+    /// has addresses of 38 bits, or the queue is too small to be of use.
     ///
     /// The queue of some cards damages data without an error.
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity

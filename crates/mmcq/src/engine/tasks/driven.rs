@@ -35,9 +35,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
     }
 
-    /// Returns whether a request of this direction for these blocks must wait, because they overlap
-    /// the blocks of another one: of a task that the command queue engine has, or of a write whose
-    /// status is not known.
+    /// Returns whether a read or write of these blocks must wait, because they overlap the blocks
+    /// of a task that the command queue engine has, or of a write whose status is not known.
     #[inline(always)]
     pub fn meets_rung<const N: usize>(
         &self,

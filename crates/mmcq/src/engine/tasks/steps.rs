@@ -116,7 +116,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Sends a command for the queue that has no data.
+    /// Sends a command for the card's queue that transfers no data and causes no busy, such as
+    /// CMD44.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);

@@ -1,4 +1,4 @@
-//! Continues a phase at each interrupt, until the phase ends.
+//! Continues the command in progress, with its data and busy, at each interrupt until it ends.
 
 use super::Mshc;
 use super::layout::*;
@@ -132,7 +132,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Reads the words of a tuning block that have arrived, and checks whether the block has ended.
-    /// Returns the result of the phase; `None` if it has not ended.
+    /// Returns the result of the tuning command; `None` if its block has not ended.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {

@@ -18,7 +18,7 @@ const TUNING_BLOCKS_A_SECOND: u32 = 200;
 /// bit is not an error.
 pub(super) const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
-/// The phase that is in progress.
+/// The phase that is in progress: a command with its response, data and busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
@@ -101,7 +101,7 @@ impl Active {
         write || self.resp == Resp::R1b
     }
 
-    /// Returns the status bits that are errors of the phase's data.
+    /// Returns the status bits that are errors of the data of the command in progress.
     pub(super) fn data_errors(&self) -> u32 {
         match self.work {
             Work::Command | Work::Voltage => 0,
@@ -281,7 +281,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Returns the length of the tuning block in bytes, or an error if the data are no tuning
-    /// block. `stops`: the phase also asks for a CMD12, which a tuning block does not have.
+    /// block. `stops`: the controller is asked to send CMD12 after the data, which a tuning block
+    /// does not have.
     fn check_tuning(&self, data: &Data, stops: bool) -> Result<u32, StartError> {
         let bytes = u32::from(data.block_size);
         let one = data.direction == Direction::Read && data.blocks == 1 && matches!(bytes, 64 | 128);

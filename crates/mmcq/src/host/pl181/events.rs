@@ -1,4 +1,4 @@
-//! Continues a phase at each interrupt, until the phase ends.
+//! Continues the command in progress, with its data and busy, at each interrupt until it ends.
 
 use super::Pl181;
 use super::phase::{Active, Work};

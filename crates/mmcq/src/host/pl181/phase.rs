@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a command with its data: checks whether the controller can execute it, and writes the
+//! registers.
 
 use super::Pl181;
 use super::regs::*;
@@ -17,11 +18,11 @@ pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
     /// Those flags of MCIStatus that stay set until software clears them, and that were set since
-    /// the start of the phase.
+    /// the start of the command in progress.
     pub(super) seen: u32,
 }
 
-/// Activity of the data path in a phase.
+/// What the controller's data path does for the command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The phase has no data.
@@ -41,7 +42,7 @@ impl Work {
     }
 }
 
-/// The data of the phase in progress.
+/// The data of the command in progress, which the CPU transfers through the FIFO.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Bytes that the CPU has not transferred yet.

@@ -138,7 +138,8 @@ enum Wait {
     Nothing,
     /// An earlier register access has ended; only then can this operation begin.
     Free { deadline_ns: u64 },
-    /// The register access of this step has ended.
+    /// The driver waits for the end of the register access of this step (an entry of the
+    /// operation's script).
     Access { act: Act, deadline_ns: u64 },
     /// The driver is called again. Only then a wait of this many nanoseconds begins. It does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
@@ -345,7 +346,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
     }
 
-    /// Starts the register access of a step.
+    /// Starts the register access of one step of a bus operation (a step is an entry of the
+    /// operation's script).
     fn access(&mut self, act: Act, now_ns: u64) {
         self.port.begin(match act {
             Act::Write(word) => word,

@@ -9,8 +9,8 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, R5, Response};
 use core::sync::atomic::{Ordering, fence};
 
-/// Mask of the interrupt bits of the phase in progress: a command list or the DMA has ended, well
-/// or with an error.
+/// Mask of the interrupt bits of the command in progress: a list of the chip or the DMA has ended,
+/// well or with an error.
 pub(super) const OF_PHASE: u32 = INT_COMMAND | INT_DATA | INT_OK | INT_FAIL;
 /// First byte of an R2 or R3: the command index field has only ones.
 const RESERVED_INDEX: u8 = 0x3f;

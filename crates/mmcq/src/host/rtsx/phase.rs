@@ -15,7 +15,7 @@ pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Value of SD_CFG2 for a transfer without a command.
 const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
 
-/// The phase that is in progress.
+/// The command in progress, with its data and busy, which a list of the chip executes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) command: Command,
@@ -217,8 +217,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Starts the command list of the phase, and the DMA of its scatter/gather table if the phase
-    /// has data.
+    /// Starts the chip's list for the command in progress, and, if the command has data, the DMA of
+    /// their scatter/gather table.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);

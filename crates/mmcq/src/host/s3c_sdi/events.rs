@@ -169,7 +169,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Reads the remaining data of a read from the FIFO, after the data have ended on the bus.
-    /// Returns false if the FIFO holds fewer bytes than the phase still needs, or has failed.
+    /// Returns false if the FIFO holds fewer bytes than are still missing, or has failed.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);

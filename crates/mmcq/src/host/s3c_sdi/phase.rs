@@ -30,10 +30,10 @@ pub(super) struct Active {
     pub(super) looks: u16,
 }
 
-/// How a phase transfers data.
+/// How the data of the command in progress are transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The command has no data.
     Command,
     /// The CPU reads data from the FIFO.
     Read,
@@ -179,8 +179,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Checks whether the CMD line is free, and with `data` the DAT lines too. Called after a
-    /// failed phase without a reset, or after a late event. If the lines are free, clears late
-    /// events and data.
+    /// failed command that no reset followed, or after a late event. If the lines are free, clears
+    /// late events and data.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {

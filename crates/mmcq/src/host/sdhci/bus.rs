@@ -29,7 +29,7 @@ pub(super) struct Bus {
     control: u8,
     /// Value of Host Control 2 without its tuning bits.
     control_2: u16,
-    /// Value of Power Control.
+    /// Value of the SDHCI's Power Control register.
     power: u8,
     /// Bits of Clock Control that select the frequency: the register's value without its enable
     /// bits.

@@ -295,9 +295,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Returns whether the DAT lines stay in use after a Transfer Complete that came before the
-    /// phase's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
-    /// 2.2.9]. The lines are read several times, because they may be in use shortly after the
-    /// phase's own end too.
+    /// command's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
+    /// 2.2.9]. The lines are read several times, because they may also stay in use for a short time
+    /// after the command's own end.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {
@@ -368,8 +368,8 @@ fn gone(active: &Active) -> Fault {
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
-/// Returns the fault for the error bits of a phase. Errors of the command are decoded first: after
-/// them, errors of the data mean nothing.
+/// Returns the fault for the error bits of a command with its data. Errors of the command are
+/// decoded first: after them, errors of the data mean nothing.
 pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match work {

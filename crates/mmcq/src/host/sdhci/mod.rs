@@ -71,8 +71,9 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
-    /// Interrupt status that ends the phase without an error, compared with all bits. Set only for
-    /// a phase that has an R1 and whose data the CPU does not transfer; otherwise [`NEVER`].
+    /// Interrupt status (all its bits) with which the command in progress ends without an error.
+    /// Set only for a command that has an R1 and whose data the CPU does not transfer; otherwise
+    /// [`NEVER`].
     fast_end: u32,
     /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once the controller has shown that it
     /// lacks the quirk.
@@ -81,8 +82,9 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     auto: Automatic,
     /// State of a command that was sent during the data of a phase, until its end is handled.
     concurrent: Option<Concurrent>,
-    /// Mask of the interrupt status bits that belong to the phase. While another command is sent
-    /// during the phase's data, the mask lacks the bits of the CMD line.
+    /// Mask of the interrupt status bits that belong to the phase (the command that is executed,
+    /// with its data and busy). While another command is sent during the phase's data, the mask
+    /// lacks the bits of the CMD line.
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,

@@ -80,7 +80,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the interrupt status bits that must be set before the phase has ended.
+    /// Returns the interrupt status bits of which all must be set when the command, with its data
+    /// and busy, has ended.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -106,8 +107,8 @@ impl Work {
     }
 }
 
-/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied in every
-/// phase.
+/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied for every
+/// command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Bus address at which SDMA continues after its next stop.

@@ -10,7 +10,8 @@ use crate::spec::timing::sd as limits;
 
 /// Bytes that give 74 clocks while the card is not selected [SD 6.4.1], with a margin.
 const CLOCKS_BYTES: u32 = 12;
-/// Bytes of one exchange that drains the card: the driver sends 0xff, and drops what it receives.
+/// Number of bytes in one SPI exchange in which the card sends the rest of a block: the driver
+/// sends 0xff, and drops what it receives.
 const DRAIN_BYTES: u32 = 64;
 /// Number of exchanges that drain the card. Together they are longer than a block of 512 bytes with
 /// its CRC. The card may be in the middle of such a block, in either direction.

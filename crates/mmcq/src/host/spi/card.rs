@@ -155,8 +155,8 @@ impl Card {
 }
 
 impl Card {
-    /// Returns the first step of a phase's program, and sets the SPI command for the engine's
-    /// command.
+    /// Translates a command of the engine for the SPI bus: sets the SPI command in `program`, and
+    /// returns the first step of its execution on the bus.
     ///
     /// | on the SD bus | here |
     /// |---|---|

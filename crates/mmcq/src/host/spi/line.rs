@@ -17,7 +17,8 @@ pub(super) struct Line<P: Port> {
     pub byte_ns: u32,
     clock_hz: u32,
     selected: bool,
-    /// Whether an exchange was started and its end was not seen yet.
+    /// Whether an SPI exchange (bytes in both directions) was started, and the driver has not seen
+    /// its end yet.
     going: bool,
     /// Whether an exchange has ended since the beginning of the present call.
     ended: bool,
@@ -49,7 +50,7 @@ impl<P: Port> Line<P> {
         self.ended
     }
 
-    /// Returns the progress of the last exchange.
+    /// Returns how far the last SPI exchange of the driver has got.
     #[inline]
     pub fn progress(&mut self) -> Progress {
         if !self.going {
@@ -169,8 +170,8 @@ impl<P: Port> Line<P> {
         self.memory.0.iter().take(7).skip(1).any(|&byte| byte != 0xff)
     }
 
-    /// Returns whether the card's line was low during the whole last exchange of the driver's
-    /// memory.
+    /// Returns whether the card's line was low in all first bytes of the last exchange that sent a
+    /// command.
     pub fn was_low(&self) -> bool {
         self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)
     }

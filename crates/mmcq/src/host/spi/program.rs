@@ -135,7 +135,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns whether the driver knows the phase's result without an exchange.
+    /// Returns whether the driver knows the response without an exchange on the SPI bus.
     pub fn is_said(&self) -> bool {
         matches!(self.step, Step::Said | Step::Unheard)
     }

@@ -1,4 +1,5 @@
-//! The steps of a phase's program, and the longest wait in them.
+//! The steps by which the driver executes a command on the SPI bus, and how long it polls the card
+//! in each step.
 
 use crate::host::Stage;
 
@@ -7,7 +8,8 @@ pub(super) const LOOK_FIRST: u8 = 8;
 /// Number of bytes that the longest poll receives.
 const LOOK_LONGEST: u8 = 64;
 
-/// The event that a phase's program waits for, or its next action.
+/// The next action by which the driver executes a command on the SPI bus, or the event that it
+/// waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The phase needs no exchange: the driver knows the response.

@@ -19,7 +19,7 @@ const STAGES_MAX: u32 = 4;
 /// Argument bits of a CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
 const IO_ABORT: u32 = 1 << 31 | 6 << 9;
 
-/// The event that an operation waits for.
+/// The event that a bus operation (power, clock, width, voltage or reset) waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The end of the pause in which the controller holds the lines low, as a part of a power
@@ -41,7 +41,7 @@ enum Listens {
     No,
     /// The driver enables the detection as soon as the controller's data path is idle.
     Soon,
-    /// Detection is enabled until the card is switched off.
+    /// The controller detects the card interrupt, until the card is switched off.
     Yes,
 }
 

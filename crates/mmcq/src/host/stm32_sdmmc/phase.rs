@@ -32,7 +32,7 @@ pub(super) struct Active {
     pub(super) end: Failed,
 }
 
-/// How a phase transfers data.
+/// How the data of the command in progress are transferred, or what else the command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The phase has no data.

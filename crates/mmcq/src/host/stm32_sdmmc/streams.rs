@@ -51,7 +51,7 @@ enum Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// The phase sends CMD12 or CMD13 without data.
+    /// The driver sends CMD12 or CMD13 without data.
     Status,
     /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
     /// such a command a carrier.
@@ -95,7 +95,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> OpenStm32Sdmmc<R, D, S
         Ok(())
     }
 
-    /// Forgets the open transfer, because the lines or the whole controller are reset.
+    /// Forgets the open transfer (a write whose end the card has not seen), because the lines or
+    /// the whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.plain) = (None, Plain::Other);
     }

@@ -13,9 +13,9 @@ const UNITS: u64 = 16;
 /// decision is whether to delay a start. In a trial the next few decisions are the opposite of the
 /// predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
-/// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
-/// first. It doubles at most this often, once for each trial that begins while the measured times
-/// of the two ways clearly differ.
+/// Limit for the interval between two trials, as a number of doublings. The interval is [`DOUBTED`]
+/// decisions at first. It doubles with each trial that begins while the measured times with and
+/// without a delayed start clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -65,8 +65,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins. Ends the present measurement if it
-    /// already has [`WINDOW`] transfers, and begins the next one.
+    /// Counts a transfer of this many blocks that begins now in the measurement of the time per
+    /// block. If the measurement already has [`WINDOW`] transfers, ends it and begins the next one.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
@@ -144,8 +144,8 @@ impl Measured {
         self.last.unwrap_or(better)
     }
 
-    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement in
-    /// progress.
+    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement of
+    /// the time per block that is in progress.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {

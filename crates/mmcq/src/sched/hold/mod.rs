@@ -147,7 +147,7 @@ pub struct Hold {
     passed: (u32, u32),
     /// Time in ns at which the transfer in progress began.
     began_ns: u64,
-    /// When the last transfer ended.
+    /// When the last transfer ended, in ns.
     free_ns: u64,
     /// The last writes that were transferred and are not complete yet; `None`: there are none.
     moved: Option<Run>,

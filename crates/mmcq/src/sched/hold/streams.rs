@@ -330,7 +330,7 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// Notes how many requests of the stream were in flight at the same time.
+    /// Notes how many requests of the sequential client were under way at the same time.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;

@@ -14,7 +14,8 @@ const CLOSE_NS: u64 = 20_000;
 /// Two predicted times, with one transfer and with two, count as equal if they differ by less than
 /// 1 / `LEVEL`. Then the last decision is repeated.
 const LEVEL: u64 = 48;
-/// The engine waits for further requests only if it saves more than 1 / `MARGIN` of the time.
+/// The engine waits for further requests only if one transfer for all of them takes less time than
+/// two transfers, by more than 1 / `MARGIN` of that time.
 const MARGIN: u64 = 128;
 
 /// The requests of a closed loop: how many wait in the engine (`here`), how many are complete and

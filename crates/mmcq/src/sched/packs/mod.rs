@@ -109,7 +109,7 @@ pub struct Packs {
     /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
     /// this direction.
     most: [u8; 2],
-    /// Direction of the pack that the controller has.
+    /// Direction of the packed command that the controller executes; `None`: it executes none.
     running: Option<Direction>,
     fate: Fate,
     step: Option<Step>,

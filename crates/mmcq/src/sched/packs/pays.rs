@@ -18,9 +18,9 @@ pub(super) struct Pays {
     /// Mean time of a request in nanoseconds, first by direction (reads, writes), then by way
     /// (alone, in a pack); 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// The transfer that was begun last, if it is still alone: its two indices in `times_ns`, its
-    /// number of requests, and the time in ns of its begin. `None`: another transfer has begun
-    /// since.
+    /// The transfer that was begun last, if it is still alone. Its values: the direction (0: read,
+    /// 1: write) and the way (0: alone, 1: in a pack), as in `times_ns`; its number of requests;
+    /// and the time in ns of its begin. `None`: another transfer has begun since.
     began: Option<(usize, usize, u32, u64)>,
     /// Number of transfers, for reads and for writes, since the slower of two ways was last tried
     /// again: to send requests in packs (packed commands), or one by one.

@@ -153,7 +153,8 @@ impl Hosted {
         }
     }
 
-    /// Notes that tasks have ended.
+    /// Notes the time at which the command queue engine has reported the end of tasks. The next end
+    /// is expected within a time limit from now on.
     #[inline(always)]
     pub(crate) fn note_task_end(&mut self, now_ns: u64) {
         (self.heard_ns, self.looked) = (now_ns, false);

@@ -62,7 +62,7 @@ pub struct Tasks {
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
-    /// Whether the card was polled during the data in progress.
+    /// Whether the card was already asked for its ready tasks (CMD13) during the data in progress.
     asked_beside: bool,
     /// Number of the task that is executed, or [`NONE`].
     running: u8,
@@ -356,7 +356,7 @@ impl Tasks {
         self.has_params
     }
 
-    /// Returns the task that is described and not announced yet.
+    /// Returns the task that is described, but not announced to the card (CMD44, CMD45) yet.
     pub(crate) fn described(&self) -> Option<u8> {
         Some(self.described).filter(|&id| id != NONE)
     }
@@ -499,7 +499,7 @@ impl Tasks {
         self.announced & !self.writes != 0
     }
 
-    /// Returns the task that was announced first.
+    /// Returns the task that was announced first, of those that the card has.
     pub(crate) fn oldest(&self) -> Option<u8> {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }

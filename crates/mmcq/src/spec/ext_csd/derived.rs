@@ -40,7 +40,7 @@ pub enum LifeTime {
     UsedPercent(u8),
     /// Code 11: the estimated lifetime is exceeded.
     Exceeded,
-    /// Any other code.
+    /// A code that the standard reserves.
     Reserved(u8),
 }
 

@@ -1,4 +1,5 @@
-//! Supervisors that come and go: which waker the engine reports when it needs help.
+//! Supervisors (the futures that help the engine to recover) that come and go: how one is
+//! dismissed, and which waker the engine reports when it needs help.
 
 use super::super::super::Engine;
 use super::super::super::timers::NEVER;

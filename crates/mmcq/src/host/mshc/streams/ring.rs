@@ -64,11 +64,11 @@ pub(super) struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The phase sends CMD18 and transfers its first data.
+    /// The driver sends CMD18 and transfers its first data.
     Begins,
     /// The phase transfers more data of the open read, without a command.
     GoesOn,
-    /// The phase sends CMD12, which ends the open read.
+    /// The driver sends CMD12, which ends the open read.
     Stops,
 }
 

@@ -177,7 +177,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.release_lines();
     }
 
-    /// Switches the engine off in any state, and forgets its tasks.
+    /// Switches the command queue engine off, whatever it does, and forgets its tasks.
     pub(super) fn drop_tasks(&mut self) {
         self.slots = Slots::default();
         if self.at == At::Off {

@@ -87,8 +87,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     open: Option<Open>,
     /// Stops of the data transfer in progress, if SDMA stops this transfer at boundaries in memory.
     run: Option<Run>,
-    /// Which command the wrapped driver sends in the phase in progress, if the end of this phase
-    /// needs a special treatment here.
+    /// Which command the wrapped driver executes now, if this module must do something at the end
+    /// of that command.
     plain: Plain,
     resets: Resets,
     carrier: Carrier,
@@ -181,10 +181,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts the end of a phase of the wrapped driver for the engine. If a CMD12 has ended a
-    /// transfer whose DMA stopped at memory boundaries, the driver resets the CMD and DAT circuits.
-    /// If the phase was a CMD12 or CMD13, its response gets the error bits that the earlier data
-    /// phases with CMD13 (carriers) have returned.
+    /// Converts the result of a phase of the wrapped driver into the one that the engine gets.
+    ///
+    /// - If a CMD12 has ended a transfer whose DMA stopped at memory boundaries, the driver resets
+    ///   the CMD and DAT circuits.
+    /// - Earlier blocks of an open write may have been sent with a CMD13 (a carrier). The error
+    ///   bits of those responses are added to the response of the next CMD12 or CMD13.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {

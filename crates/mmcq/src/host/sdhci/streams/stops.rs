@@ -52,8 +52,8 @@ pub(super) struct Run {
     begins: bool,
     segment: usize,
     offset: u32,
-    /// Steps (from one boundary to the next) that the phase still has, including the step in
-    /// progress.
+    /// Number of steps that the data in progress still have, including the step under way. A step
+    /// goes from one boundary in memory, at which SDMA stops, to the next.
     steps: u32,
     /// Block gaps that may still occur before the gap after the last block.
     gaps: u32,
@@ -150,8 +150,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Prepares the driver's state for a phase in which SDMA stops at memory boundaries. The phase
-    /// begins a transfer (`begins`) or continues one. `step`: bytes from one boundary to the next.
+    /// Prepares the driver's state for data during which SDMA stops at memory boundaries. `begins`:
+    /// the data begin a transfer; otherwise they continue one. `step`: bytes from one boundary to
+    /// the next.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
