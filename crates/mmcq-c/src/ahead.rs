@@ -170,8 +170,9 @@ impl Ahead {
         }
     }
 
-    /// Removes a mapping that the driver itself has ended, if the driver is being made: ST's SDMMC
-    /// maps its bounce buffer to see whether the controller reaches it.
+    /// Removes a mapping from the list of the driver's own mappings, because the driver itself has
+    /// ended it. Does nothing after the driver was made. Only ST's SDMMC does this: it maps its
+    /// bounce buffer once to see whether the controller can reach it.
     #[cfg(feature = "stm32-sdmmc")]
     pub fn driver_unmapped(&self, mapping: Mapping) {
         if self.opening.get()

@@ -27,8 +27,8 @@ pub struct Step {
     /// Sum over all I/Os of the time in ns for which each was under way within this step. Divided
     /// by the length of the step, it is the mean queue depth.
     pub depth_ns: u64,
-    /// Time in ns after the start of the load at which the first I/O in this step was submitted;
-    /// `None`: no I/O was submitted in it.
+    /// Time in ns after the start of the load at which the first I/O of this time step was
+    /// submitted; `None`: no I/O was submitted during the step.
     pub first_ns: Option<u64>,
 }
 

@@ -41,8 +41,8 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
-    /// engine.
+    /// Time in ns that the CPU spends to leave a hard interrupt, and to enter the next one up to
+    /// its call of the engine.
     pub interrupt_ns: u32,
     /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
     /// and the next deferred interrupt.

@@ -214,7 +214,7 @@ pub(super) fn known(phase: &Phase) -> bool {
     }
 }
 
-/// Carries out a phase on a bus.
+/// Executes a command with its data (a [`Phase`]) on the bus of another driver.
 pub(super) async fn perform<B: MmcBus>(
     bus: &mut B,
     phase: &Phase,

@@ -62,7 +62,8 @@ pub struct Measured {
 /// What a page shows in addition to the results of its own run.
 #[derive(Debug)]
 pub struct Compared {
-    /// Phases in which the run's time was spent.
+    /// Where the time of the run went: data on the bus, busy, CPU and so on; also for the same job
+    /// at its physical limit.
     pub why: Why,
     /// Results in each setting that the board supports, including the page's own setting.
     pub settings: Vec<Measured>,

@@ -131,8 +131,8 @@ impl Entry {
         }
     }
 
-    /// Returns the entry for a content that a later read may still return, after a power cut made
-    /// the sector unreadable.
+    /// Makes the entry of a write whose content `wanted` may still be on the medium, although a
+    /// power cut has made the sector unreadable now.
     fn remains(wanted: Wanted) -> Entry {
         Entry { fate: Fate::Failed(0), decided: true, cut_short: true, ..Entry::new(0, wanted) }
     }
@@ -205,7 +205,7 @@ pub(super) struct Look {
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
-    /// Whether the card has lost nothing since the read was submitted.
+    /// True: no power cut or reset of the card since the submission of the read may have lost data.
     pub steady: bool,
 }
 

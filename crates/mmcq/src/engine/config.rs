@@ -54,7 +54,8 @@ pub struct CardParams {
     pub protected: bool,
     /// The quirks of the card: the standard paths that do not work with it.
     pub quirks: Quirks,
-    /// Whether the card is an eMMC, which has other partitions.
+    /// Whether the card is an eMMC. An eMMC has boot, RPMB and general purpose partitions besides
+    /// the user area.
     pub emmc: bool,
 }
 
@@ -339,7 +340,8 @@ pub struct Stats {
     /// Number of buffers that were lost because the caller had not taken them back when another
     /// request needed their slot.
     pub leaked: Count,
-    /// Number of transfers that continued an open one, without a command.
+    /// Number of transfers that continued a multi-block transfer which the card still had open, so
+    /// that no new command was sent.
     pub continued: Count,
     /// Number of open transfers that were closed, for each reason ([`Close`]).
     pub closed: [Count; Close::COUNT],

@@ -42,8 +42,9 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes the state without any code for requests of several steps. This is a function, because
-    /// a constant (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state of an engine that cannot execute requests of several steps: their code is
+    /// linked only if the firmware calls [`Engine::enable_extended_ops`]. This is a function,
+    /// because a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -101,8 +102,8 @@ pub(super) enum Event {
     /// A request needs the user area of the card, but the card is in another partition and must be
     /// switched back first.
     Return,
-    /// Recovery takes the control request from the controller between its steps: to repeat it
-    /// later, or because the card is given up.
+    /// Recovery ends the control request's present step before its end, either to repeat the
+    /// request later, or because the card is given up.
     BreaksOff,
 }
 
@@ -212,7 +213,8 @@ impl Memory {
         self.step = step;
     }
 
-    /// Sets the count of the transfers of a partition access to 0.
+    /// Sets to 0 the count of transfers that the access to another partition (boot, RPMB or general
+    /// purpose) has done.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -253,8 +255,9 @@ impl Memory {
         self.pieces = fate;
     }
 
-    /// Returns whether the request in progress, of kind `kind`, is a partition access without data
-    /// yet: at most the switch to its partition, and the count of its first blocks, were sent.
+    /// Returns whether the request in progress, of kind `kind`, accesses another partition and has
+    /// not transferred data yet: at most the switch to the partition (CMD6) and the count of its
+    /// first blocks (CMD23) were sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
@@ -269,8 +272,8 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
-    /// so that the card need not be polled. That depends on the controller.
+    /// Returns whether the end of this command (one step of a request) has also shown the end of
+    /// the card's busy, so that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {

@@ -57,8 +57,9 @@ pub enum Kind {
         phase: Phase,
         /// Longest time for the phase, in nanoseconds.
         timeout_ns: u64,
-        /// Whether the client will submit its next step as soon as this one is done. Then no memory
-        /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
+        /// Whether the client will submit another command as soon as this one is done. Then no
+        /// memory request gets the bus for a short time
+        /// ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
     /// A change of the bus, such as its power, clock or width. A barrier: no other request

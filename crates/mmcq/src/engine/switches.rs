@@ -112,8 +112,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.functions_mut().take_waker()
     }
 
-    /// Enables the card interrupt again, or for the first time. The caller has cleared its causes
-    /// in the functions before.
+    /// Enables the card interrupt, for the first time or again. Before, the caller must have
+    /// cleared the causes of the interrupt in the card's functions; otherwise the interrupt comes
+    /// again at once.
     pub fn unmask_card_irq(&mut self) {
         self.card.functions_mut().hear(true);
         self.bus.host_mut().card_irq(true);

@@ -11,7 +11,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {
-    /// Largest number of transfers in a chain.
+    /// Largest number of transfers that the controller executes one after the other as one chain,
+    /// with one interrupt at the end.
     pub entries: u8,
     /// Largest number of memory segments in a transfer of a chain.
     pub max_segments: u16,

@@ -2,7 +2,7 @@
 
 use crate::spec::response::Response;
 
-/// Cause of a failed phase.
+/// Why a command, its data or its busy failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ pub enum Stage {
 pub struct Fault {
     /// Cause of the failure.
     pub cause: Cause,
-    /// The part of the phase that failed.
+    /// The part of the work that failed: the command, the data or the busy.
     pub stage: Stage,
     /// The command's response, if the controller received it.
     pub response: Option<Response>,

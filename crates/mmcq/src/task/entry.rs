@@ -186,8 +186,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::unmask_card_irq`]. A call from inside another call of this stack does
         /// nothing.
         pub fn unmask_card_irq(&mut self) = {};
-        /// Calls [`Engine::mask_card_irq`]. A call from inside another call of this stack does
-        /// nothing.
+        /// Calls [`Engine::mask_card_irq`]. In a nested call (made while another call of this stack
+        /// is running), does nothing.
         pub fn mask_card_irq(&mut self) = {};
         /// Calls [`Engine::take_retune`]. A call from inside another call of this stack returns
         /// `false`.
@@ -285,8 +285,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::last_phase`]. A call from inside another call of this stack returns
         /// `None`.
         pub fn last_phase(&self) -> Option<Span> = None;
-        /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data
-        /// line and a stopped clock.
+        /// Calls [`Engine::bus`]. In a nested call (made while another call of this stack is
+        /// running), returns one data line and a stopped clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
         pub(crate) fn is_unheard(&self) -> bool = false;

@@ -66,7 +66,7 @@ pub struct RecoveryEvent {
     /// The card's status since this failure: the OR of all R1 that have come while it is being
     /// handled.
     pub status: u32,
-    /// The step that was taken.
+    /// The step of recovery that the engine took for this failure.
     pub step: RecoveryStep,
 }
 

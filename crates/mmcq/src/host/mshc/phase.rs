@@ -59,7 +59,9 @@ pub(super) enum Work {
 }
 
 impl Active {
-    /// Returns how far the phase is; the value changes with each event of the phase.
+    /// Returns a value that changes with each event of the command in progress: how often the
+    /// driver has acknowledged its events, and the number of bytes that are still to be
+    /// transferred.
     pub(super) fn progress(&self) -> (u32, u32) {
         (self.acknowledged, self.left_bytes)
     }

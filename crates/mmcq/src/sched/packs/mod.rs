@@ -17,8 +17,9 @@ use pays::Pays;
 /// packed command.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
-/// sending transfers. Packed commands take half a kilobyte for each engine.
+/// The ways `L` of sending transfers to the card (such as one at a time, or as tasks of the card's
+/// queue), and in addition packed commands: several transfers that are sent as one. This takes half
+/// a kilobyte of memory for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -233,7 +234,8 @@ impl Packs {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
 
-    /// Notes that the pack is sent to the controller.
+    /// Records that the packed command is now sent to the controller, and counts it and its
+    /// transfers in the statistics. `direction`: whether it writes or reads.
     pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {

@@ -34,8 +34,9 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Decides whether this transfer is a pack, while other requests wait. `ended_ns`: when the
-    /// transfer before ended.
+    /// Decides whether the next transfer is sent as a packed command (true) or alone (false), while
+    /// other requests wait. `ended_ns`: end of the transfer before, from which the time of that way
+    /// is learned.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));

@@ -561,7 +561,8 @@ impl Tasks {
         back
     }
 
-    /// Counts a failure of the queue. Returns true if the queue must be given up.
+    /// Counts a failure of the card's queue. Returns true if there were so many failures in a short
+    /// time that the queue must not be used any more.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)

@@ -72,7 +72,9 @@ impl StreamConfig {
     pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
 }
 
-/// An SDHCI driver that keeps transfers open where its board has enabled it.
+/// An SDHCI driver that can keep the card's multi-block reads and writes open between requests, so
+/// that the next request continues the transfer without a new command. The board decides which ones
+/// ([`StreamConfig`]).
 ///
 /// For other requests the driver works like the wrapped driver. To keep transfers open, the driver
 /// needs a controller that transfers by ADMA2 and has SDMA, and a [`Dma::line_bytes`] of 1. A
