@@ -107,8 +107,9 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         self.stack.pause(ns).await.map_err(mmc_error)
     }
 
-    /// Ends what an earlier call has left open, and makes the changes that [`MmcBus::set_bus`]
-    /// requested. If the call is dropped, the next call does all of it again.
+    /// Finishes what an earlier call has left on the bus: ends an unfinished tuning, and sends the
+    /// CMD12 that is still missing. Then makes the changes that [`MmcBus::set_bus`] requested. If
+    /// the call is dropped, the next call does all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
         if self.tuning {
             self.end_tuning().await?;

@@ -34,7 +34,8 @@ pub enum Place {
 pub enum Defer {
     /// The interrupt handler handles all completions.
     Nothing,
-    /// Reads by DMA are completed later; the interrupt handler handles all other completions.
+    /// Only the completions of reads by DMA are handled later, outside the interrupt handler; all
+    /// others are handled in it.
     Reads,
     /// All completions are handled later, outside the interrupt handler.
     Everything,

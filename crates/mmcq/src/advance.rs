@@ -3,10 +3,11 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase. It follows from the phase's size, the bus's clock and
-//!   width, and the card's delay. That delay is learned for each [`Class`] of waits
-//!   ([`WaitStrategy::saw`]).
-//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
+//! - Prediction: the length of each phase (a command with its data and busy). It follows from the
+//!   number of bytes, the bus's clock and width, and the card's delay. That delay is learned for
+//!   each [`Class`] of waits ([`WaitStrategy::saw`]).
+//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave; in that case also which
+//!   context (hard interrupt, deferred interrupt or thread) calls the engine next.
 //!
 //! This code has no clock and no lock, and uses integers only. If two cores update it at the same
 //! time, one update may be lost; the next phase makes up for that.
@@ -235,7 +236,7 @@ pub enum Advice {
         /// Longest time in ns for which the caller spins.
         at_most_ns: u64,
     },
-    /// Return, or go to sleep. When the phase ends, this context advances.
+    /// Return, or go to sleep. When the command has ended, this context calls the engine.
     Leave(Context),
 }
 

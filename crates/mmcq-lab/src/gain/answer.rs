@@ -116,7 +116,8 @@ pub struct Gain {
     pub setting: Setting,
     /// Figures with all values as they are in the files.
     pub point: Point,
-    /// Gain in percent over the first setting of the cell; above 0: this setting is faster.
+    /// By how many percent the rate of this setting is above that of the cell's first setting;
+    /// below 0: this setting is slower.
     pub percent: f64,
     /// Lowest and highest gain in percent. They are taken over the run with all values as they are,
     /// and all runs in which one value was at its low or high end. If our models of Linux

@@ -80,9 +80,9 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Runs the load of a finished run again, in other settings and with the oscilloscope. `name`
-    /// and `changes` are the board's name and its changes (`--set`). `step` is called with the name
-    /// of each run before the run starts.
+    /// Runs the load of a finished run again: in other settings, and once more with a recording of
+    /// the bus for the page's picture. `name` and `changes` are the board's name and its changes
+    /// (`--set`). `step` is called with the name of each run before the run starts.
     ///
     /// # Errors
     /// The load cannot run at the physical limit or with another depth, or the values of board and

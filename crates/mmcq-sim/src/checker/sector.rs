@@ -272,10 +272,11 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(tears)
     }
 
-    /// Records that flush `number` has succeeded. Now on the medium: requests that were complete when
-    /// it was submitted (completion numbers up to `before`), and requests that were submitted before
-    /// it and succeed later. With `across`, the card lost its power after that. Then the success of
-    /// the flush also confirms the data that seemed to be lost.
+    /// Records that the flush with the number `number` has succeeded. Two kinds of requests are now
+    /// on the medium: those that were complete when the flush was submitted (completion numbers up
+    /// to `before`), and those that were submitted before the flush and succeed later. `across`:
+    /// the card lost its power after that submission. Then the flush also confirms data that seemed
+    /// to be lost.
     pub fn flushed(&mut self, number: u32, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {

@@ -174,7 +174,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
+    /// Returns whether only urgent requests start: the engine is halted, waits for the supervisor
+    /// (for example to bring the card up again), or does not know yet whether the card is present.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }

@@ -179,7 +179,7 @@ pub enum Acknowledge {
 /// When a transfer stays open for requests that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StaysOpen {
-    /// Never: each transfer is closed.
+    /// Never: the engine closes each transfer when its requests are done.
     Never,
     /// A transfer stays open while a request that continues it is queued. It also stays open during
     /// a pause, if that has saved more time than it has cost in earlier pauses: the engine measures
@@ -233,8 +233,8 @@ pub struct Config {
     /// ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
     /// ([`Profile::Tails`](crate::sched::Profile::Tails)) may leave this code out of the firmware.
     pub tail_ns: u32,
-    /// Most phases of I/O functions in a row while memory requests wait; then one memory request
-    /// gets its turn.
+    /// Largest number of I/O function commands (each with its data) in a row while reads or writes
+    /// of memory wait; then one of these gets its turn.
     pub io_burst: u8,
     /// Longest time, in nanoseconds, that the bus is reserved for the next command of an I/O
     /// function's driver ([`Chain::More`](crate::sdio::Chain)) while reads and writes of memory

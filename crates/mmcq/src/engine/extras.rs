@@ -42,9 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes the state of an engine that cannot execute requests of several steps: their code is
-    /// linked only if the firmware calls [`Engine::enable_extended_ops`]. This is a function,
-    /// because a constant (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state of an engine whose [`Engine::enable_extended_ops`] was not called. This is a
+    /// function, because a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -102,8 +101,8 @@ pub(super) enum Event {
     /// A request needs the user area of the card, but the card is in another partition and must be
     /// switched back first.
     Return,
-    /// Recovery ends the control request's present step before its end, either to repeat the
-    /// request later, or because the card is given up.
+    /// Recovery ends the present step of the control request early: to repeat the request later, or
+    /// because the card is given up.
     BreaksOff,
 }
 
@@ -119,7 +118,7 @@ pub(super) struct Memory {
     status: u32,
     /// The piece of the erase that is in progress, and the speed of erases as learned so far.
     erasing: Round,
-    /// When this piece of an erase, or this flush by register, began.
+    /// Time in ns at which this piece of an erase, or this flush by register, began.
     began_ns: u64,
     /// The partition that the card's block commands reach now, as far as the engine knows.
     area: Area,
@@ -213,8 +212,7 @@ impl Memory {
         self.step = step;
     }
 
-    /// Sets to 0 the count of transfers that the access to another partition (boot, RPMB or general
-    /// purpose) has done.
+    /// Sets the count of the transfers of an access to another partition to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -255,9 +253,8 @@ impl Memory {
         self.pieces = fate;
     }
 
-    /// Returns whether the request in progress, of kind `kind`, accesses another partition and has
-    /// not transferred data yet: at most the switch to the partition (CMD6) and the count of its
-    /// first blocks (CMD23) were sent.
+    /// Returns whether the request in progress (`kind`) accesses another partition and has no data
+    /// yet: only the switch (CMD6) and the count (CMD23) may have been sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
@@ -272,8 +269,8 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the end of this command (one step of a request) has also shown the end of
-    /// the card's busy, so that the card need not be polled. That depends on the controller.
+    /// Returns whether the end of this step's command also showed the end of the card's busy, so
+    /// that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {

@@ -327,7 +327,8 @@ pub enum Error {
     /// Written data did not reach the medium. The value is the status (R1) that showed this after
     /// the transfer.
     Program(u32),
-    /// The controller reported no end of a phase before its deadline, in any try.
+    /// The controller did not report the end of a command, of its data or of its busy before the
+    /// engine's deadline, in any try.
     Silent,
     /// A bus operation failed.
     Bus(BusOp),

@@ -198,8 +198,8 @@ impl Timers {
         self.look_ns != NEVER
     }
 
-    /// Takes a due poll for the card interrupt. Returns whether a poll was due; the caller has to
-    /// set the time of the next one.
+    /// Returns whether a poll for the card interrupt is due. If so, no further poll is planned: the
+    /// caller has to set the time of the next one.
     #[inline]
     pub fn take_look(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.look_ns;

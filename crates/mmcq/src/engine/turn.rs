@@ -443,9 +443,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Reads the status of earlier writes, and closes an open transfer in time, while the policy
-    /// keeps the controller idle or a start is delayed. The policy may wait for the client of these
-    /// writes, which waits for their results.
+    /// Called while the scheduling policy keeps the controller idle, or while the start of a
+    /// transfer is delayed. Reads the status of earlier writes (CMD13), because the policy may wait
+    /// for the client of these writes, which waits for their results. If a transfer is open on the
+    /// card, closes it when its time is over.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.lane.streams().is_left_open::<H>() {
             if self.durability.asks_soon::<N, P>(&self.slots, &self.config) {

@@ -89,7 +89,8 @@ impl Upkeep {
         (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
     }
 
-    /// Notes the mode of a card that was initialised again, for the next supervisor.
+    /// Stores the bus mode (timing, width, clock) of a card that was initialised again; the next
+    /// supervisor uses it.
     pub fn set_mode(&mut self, mode: Mode) {
         (self.timing, self.width, self.clock_hz) = mode;
     }

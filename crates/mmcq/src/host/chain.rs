@@ -38,7 +38,8 @@ pub enum ChainError {
     /// The controller is older than version 4.10, or is not in version 4 mode; the value is the
     /// Specification Version Number.
     Version(u8),
-    /// The driver does not transfer data by ADMA2, or the end of busy raises no interrupt.
+    /// Chains are not possible, because the driver does not transfer data by ADMA2, or because the
+    /// end of busy raises no interrupt.
     Transfer,
     /// The memory of the list cannot be used for DMA.
     List(DmaError),

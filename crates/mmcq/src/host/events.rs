@@ -127,7 +127,8 @@ impl FastEnd {
 /// Events that [`Host::ack`](super::Host::ack) returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
-    /// The end of the phase in progress; `None` if it has not ended.
+    /// Result of the work in progress (a command with its data and busy), if that has ended;
+    /// `None`: it has not ended.
     pub phase: Option<Result<Done, Fault>>,
     /// Whether a function on the card requests attention (DAT1 low). The driver masks the card
     /// interrupt until [`Host::card_irq`](super::Host::card_irq) enables it again.

@@ -107,7 +107,7 @@ impl Strike {
 /// When a fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At the event with this number, counted from 1 for each kind of call.
+    /// At one call of the driver: the one with this number, counted from 1 for each kind of call.
     Nth(u64),
     /// At the event with this number and at every later one.
     From(u64),

@@ -167,7 +167,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::halt`]. A call from inside another call of this stack does nothing.
         pub fn halt(&mut self) = {};
-        /// Calls [`Engine::abort`]. A call from inside another call of this stack does nothing.
+        /// Calls [`Engine::abort`]. In a nested call (made while another call of this stack is
+        /// running), does nothing.
         pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::presence_changed`]. A call from inside another call of this stack does
         /// nothing.
@@ -255,8 +256,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::pack_stats`]. A call from inside another call of this stack returns
         /// `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
-        /// Calls [`Engine::chain_stats`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Calls [`Engine::chain_stats`]. In a nested call (made while another call of this stack
+        /// is running), returns `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
         /// Calls [`Engine::card_number`]. A call from inside another call of this stack returns
         /// [`CardNumber::ANY`].
@@ -359,7 +360,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_ref().map(|engine| engine.policy())
     }
 
-    /// Calls [`Engine::policy_mut`]. A call from inside another call of this stack returns `None`.
+    /// Calls [`Engine::policy_mut`]. In a nested call (made while another call of this stack is
+    /// running), returns `None`.
     pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())

@@ -72,8 +72,8 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
-/// mmcq is slower than Linux.
+/// Returns the tables of the comparison with Linux as text. `open` lists the cases for which a
+/// reason is known why mmcq is slower than Linux. [`text`] calls this with the built-in list.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {

@@ -33,8 +33,9 @@ pub fn write(capture: &Capture) -> Vec<u8> {
     out.encode()
 }
 
-/// Way of a request through the stack: the phase that transferred its first block, and the
-/// interrupt after this phase.
+/// The two events of the recording that belong to a request, by their indexes: the command (with
+/// its data) that transferred the request's first block, and the interrupt after it. `None`: not in
+/// the recording.
 #[derive(Clone, Copy, Default)]
 struct Way {
     phase: Option<usize>,

@@ -71,8 +71,8 @@ impl Gc {
     }
 }
 
-/// State from which the times of a write command follow: the present run of writes, and the garbage
-/// collection stalls so far.
+/// What decides the time of the next write command: the sequence of consecutive writes to which the
+/// last command belongs, and the number of garbage collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     /// Byte address at which the last write command ended.

@@ -98,7 +98,7 @@ impl<H> Bus<H> {
         &self.phase
     }
 
-    /// Sets the phase that the controller gets next.
+    /// Sets the next command with its data (a [`Phase`]) for the controller; does not start it.
     #[inline(always)]
     pub fn prepare(&mut self, phase: Phase) {
         self.phase = phase;

@@ -203,7 +203,8 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor is asked to
+    /// end.
     Over,
 }
 

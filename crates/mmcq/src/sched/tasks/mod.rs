@@ -561,8 +561,7 @@ impl Tasks {
         back
     }
 
-    /// Counts a failure of the card's queue. Returns true if there were so many failures in a short
-    /// time that the queue must not be used any more.
+    /// Counts a failure of the queue. Returns true if its use must end: too many in a short time.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)

@@ -72,7 +72,7 @@ pub struct Scrap {
 }
 
 impl Scrap {
-    /// Makes the memory, for a static variable.
+    /// Makes the memory; put it in a static variable.
     pub const fn new() -> Self {
         Scrap { bytes: [0; SCRAP_BYTES as usize] }
     }
