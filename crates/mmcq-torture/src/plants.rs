@@ -33,7 +33,7 @@ const LENGTH: u32 = 2;
 /// A bug that is planted on purpose, to test whether a campaign finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A bug in the core.
+    /// A bug in mmcq itself.
     Bug(Bug),
     /// A bug in the model of the cards, called a lie: for example, the card acknowledges what it
     /// has not done.

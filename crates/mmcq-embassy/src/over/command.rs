@@ -194,7 +194,7 @@ macro_rules! writes {
     };
 }
 
-/// Returns whether [`perform`] can carry out this phase.
+/// Returns whether [`perform`] can execute this command (the other driver's crate knows only some).
 pub(super) fn known(phase: &Phase) -> bool {
     macro_rules! plain_known {
         ($(($index:literal, $form:ident))*) => {

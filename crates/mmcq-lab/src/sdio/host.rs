@@ -113,7 +113,7 @@ impl Priced {
         self.by_dma.get()
     }
 
-    /// Returns the number of phases that the driver has started so far.
+    /// Returns the number of commands that the driver has started so far.
     pub fn phases(&self) -> u64 {
         self.phases.get()
     }

@@ -63,7 +63,7 @@ const LEFT_OPEN: u32 = 1 << 17;
 const QUEUE: u32 = 1 << 18;
 /// Packed commands may be used.
 const PACKS: u32 = 1 << 19;
-/// Chains of transfers may be used.
+/// Transfers may be sent to the controller in chains (several in one list).
 const CHAINS: u32 = 1 << 20;
 /// The engine watches clients that read or write sequentially, to learn whether more of their
 /// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
@@ -122,7 +122,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind = kind;
     }
 
-    /// Returns which kind of phase the controller has whose end the fast path may handle.
+    /// Returns which kind of work the controller has, if the fast path may handle its end.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind

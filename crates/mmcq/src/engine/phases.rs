@@ -298,7 +298,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Main, timeout_ns, look_ns, now_ns);
     }
 
-    /// Starts a phase without data.
+    /// Starts a command without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
         self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);

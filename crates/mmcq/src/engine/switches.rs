@@ -100,8 +100,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.functions_mut().take_note()
     }
 
-    /// Sets the waker to call when a function requests attention; the engine itself wakes nothing.
-    /// Returns the waker before, to be dropped outside of any lock.
+    /// Sets the waker that is to be called when a function on the I/O card requests attention. The
+    /// engine itself calls no waker: the stack does. Returns the waker that was set before; drop it
+    /// outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         self.card.functions_mut().set_waker(waker)

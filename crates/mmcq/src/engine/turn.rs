@@ -190,11 +190,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
-    /// queued requests continue. An error leads to the next step of the recovery ladder, and at
-    /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the previous card. Returns
-    /// false and does nothing if help was not requested, or if the engine has since requested other
-    /// help.
+    /// Reports the result of the work that the engine has requested from the supervisor (help, such
+    /// as a new initialisation of the card). `Ok`: the card is in `tran`, and these are its
+    /// parameters; queued requests continue. An error leads to the next step of the recovery
+    /// ladder, and at last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the
+    /// previous card. Returns false and does nothing if help was not requested, or if the engine
+    /// has since requested other help.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);

@@ -274,9 +274,9 @@ pub unsafe trait Host {
     /// busy; the driver sets the controller's timer by it.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
-    /// Starts a phase like [`start`](Host::start), for the most frequent phases: a read or write of
+    /// Does the same as [`start`](Host::start) for the most frequent commands: a read or write of
     /// blocks in one segment, or a command without data, each with an R1. A driver implements it if
-    /// it needs fewer instructions for these phases. Firmware without
+    /// it needs fewer instructions for these. Firmware without
     /// [`Profile::FAST`](crate::sched::Profile::FAST) does not contain it.
     #[inline]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {

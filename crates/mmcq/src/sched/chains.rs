@@ -97,7 +97,8 @@ pub(crate) enum ChainAt {
     Failed { link: u8, believed: bool, well: bool },
 }
 
-/// The chain in progress, and the state that outlasts a chain.
+/// State of chains (several transfers in one list of the controller): the chain that is collected
+/// or executed now, and what is learned and counted over all of them.
 #[derive(Debug)]
 pub struct Chains {
     /// The controller's limits for a chain. With fewer than two entries, chains are not used.

@@ -152,8 +152,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// returns `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
-        /// Calls [`Engine::always_use_task_queue`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Calls [`Engine::always_use_task_queue`]. In a nested call (made while another call of
+        /// this stack is running), does nothing.
         pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
         /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
         /// page as an error.
@@ -264,7 +264,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
-        /// Calls [`Engine::losses`]. A call from inside another call of this stack returns 0.
+        /// Calls [`Engine::losses`], which counts losses of data. In a nested call (made while
+        /// another call of this stack is running), returns 0.
         pub fn losses(&self) -> u8 = 0;
         /// Calls [`Engine::holds`]. A call from inside another call of this stack returns all
         /// zeros.
@@ -312,7 +313,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_ref().map(|engine| engine.host())
     }
 
-    /// Calls [`Host::present`]. A call from inside another call of this stack returns `false`.
+    /// Calls [`Host::present`]: whether a card is in the slot. In a nested call (made while another
+    /// call of this stack is running), returns `false`.
     pub fn present(&self) -> bool {
         self.host().is_some_and(Host::present)
     }

@@ -41,7 +41,8 @@ pub struct Close {
 /// Extra busy time for ending a command in the middle of a long run of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// Extra busy time in ns at the end of a write command that continues a long run.
+    /// Extra busy time in ns at the end of a write command that continues a long sequence of
+    /// consecutive writes.
     pub reopen_ns: u64,
     /// Length in bytes from which on a run counts as long. The extra time applies if the run had
     /// this length before the command began.

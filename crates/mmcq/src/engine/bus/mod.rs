@@ -42,8 +42,8 @@ pub struct Span {
 pub(super) enum Outcome {
     /// The controller has accepted the phase and executes it.
     Started,
-    /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
-    /// refusal.
+    /// The lines are in use, and the engine tries again soon. `first`: this command was refused for
+    /// the first time.
     Again { first: bool },
     /// The lines were still in use when the time limit since the first refusal had passed.
     Late,
@@ -104,7 +104,8 @@ impl<H> Bus<H> {
         self.phase = phase;
     }
 
-    /// Handles the driver's answer to the start of a phase: the phase was started, or refused.
+    /// Handles the driver's answer when a command (a [`Phase`]) was to be started: it was started,
+    /// or refused because the lines are in use or because of an error.
     #[inline(always)]
     pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
         match result {

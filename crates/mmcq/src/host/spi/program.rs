@@ -163,8 +163,8 @@ impl Program {
         let _ = self.step(line, segments);
     }
 
-    /// Continues the exchanges of the phase as far as possible without waiting. Returns the result
-    /// of the phase; `None` if it has not ended.
+    /// Continues the SPI exchanges of the command (with its data) in progress as far as possible
+    /// without waiting. Returns the result of the command; `None` if it has not ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {

@@ -64,7 +64,8 @@ pub(super) struct Stream {
     /// Largest number of requests in flight at the last `times` completions. All of them had fewer
     /// requests than `depth` in flight.
     fewer: u8,
-    /// Number of completions in a row at which fewer requests than `depth` were in flight.
+    /// Number of completions in a row at which fewer requests than `depth` were in flight
+    /// (submitted and not complete).
     times: u8,
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.

@@ -103,7 +103,8 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// The pack in progress, and the state that outlasts a pack.
+/// State of packed commands: the one that is collected or executed now, and what is learned and
+/// counted over all of them.
 #[derive(Debug)]
 pub struct Packs {
     /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
@@ -278,8 +279,8 @@ impl Packs {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// Counts a pack with a late error for which the card named no entry, so that any of its writes
-    /// may have failed.
+    /// Counts a packed command with a late error for which the card named no entry, so that any of
+    /// its writes may have failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

@@ -282,7 +282,7 @@ impl Tasks {
         id as u8
     }
 
-    /// Returns whether the card may have one more task of this direction.
+    /// Returns whether the card's queue takes one more task of this direction (SD limits writes).
     pub(crate) fn takes(&self, direction: Direction) -> bool {
         match (self.dialect, direction) {
             (Dialect::Sd(queue), Direction::Write) => {

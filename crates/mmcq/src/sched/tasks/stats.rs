@@ -59,7 +59,7 @@ pub struct TaskStats {
     pub executed: u32,
     /// Number of times that the engine polled the card for ready tasks.
     pub asked: u32,
-    /// Number of these polls that found no new ready task.
+    /// Number of polls (of those in `asked`) that found no new ready task.
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,

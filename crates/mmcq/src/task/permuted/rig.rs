@@ -161,7 +161,7 @@ pub(super) const TIMER: Timer = Timer {
     },
 };
 
-/// A controller whose phases end at the next interrupt.
+/// A controller in which each command ends at the next interrupt.
 pub(super) struct LoomHost {
     caps: Caps,
     running: Option<Phase>,
