@@ -56,7 +56,7 @@ const SDR104_HZ: u32 = 208_000_000;
 ///
 /// Data are copied through a buffer. The buffer must be as long as the longest transfer of the
 /// driver that uses the bus, because `sdio` does not split requests. A call may be dropped at any
-/// point; a phase that the controller has started ends by itself.
+/// point; a command that the controller has started ends by itself.
 ///
 /// `set_bus` is not an `async fn`: it stores the settings. The next command first changes the bus,
 /// and reports a failure of the change.

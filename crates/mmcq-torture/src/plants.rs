@@ -1,5 +1,5 @@
-//! Test of the checker: plants bugs in the core and lies in the cards, and measures how soon the
-//! campaigns find each.
+//! Test of the checker: plants bugs in mmcq and in the models of the cards (lies), and measures how
+//! soon the campaigns find each.
 
 use super::case::Case;
 use super::corners::corners;

@@ -69,8 +69,9 @@ pub struct Effect {
     /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
     /// run at its high end; `None`: that run was not possible.
     pub mib_s: [Option<f64>; 2],
-    /// Difference in percentage points between the highest and the lowest of three gains: with the
-    /// value at its low end, at its high end, and unchanged.
+    /// How much the value matters: difference in percentage points between the highest and the
+    /// lowest of three gains (how much faster the setting is): with the value at its low end, at
+    /// its high end, and unchanged.
     pub width_percent: f64,
 }
 

@@ -77,7 +77,8 @@ pub struct Question {
     pub loads: Vec<Load>,
     /// Ranges of uncertain values that the user gave.
     pub given: Vec<Given>,
-    /// Whether to compute the intervals of the gains.
+    /// Whether to compute for each gain (how much faster a setting is) the range in which it may
+    /// lie.
     pub has_intervals: bool,
     /// Number of threads for the runs.
     pub threads: usize,

@@ -184,9 +184,9 @@ impl Answer {
         out
     }
 
-    /// Returns the answer as JSON, one object per line: what ran; for each setting its gain; how
-    /// the gain changes with each value of board or card; the range in which each of these values
-    /// was changed; and what did not run.
+    /// Returns the answer as JSON, one object per line: what ran; by how much each setting is
+    /// faster or slower than the first one (its gain); how this gain changes with each value of
+    /// board or card; the range in which each of these values was changed; and what did not run.
     pub fn json_lines(&self) -> String {
         self.lines_with(usize::MAX)
     }

@@ -108,7 +108,7 @@ impl Priced {
         self.phase.get()
     }
 
-    /// Returns whether DMA transfers the data of the phase in progress.
+    /// Returns whether DMA transfers the data of the command in progress.
     pub fn by_dma(&self) -> bool {
         self.by_dma.get()
     }

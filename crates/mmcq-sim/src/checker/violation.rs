@@ -40,7 +40,7 @@ pub(super) fn named(lba: u64) -> String {
     }
 }
 
-/// A promise that the stack has broken.
+/// A guarantee about data that the stack has broken, with what has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Kind of the violation.

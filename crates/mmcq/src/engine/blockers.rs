@@ -203,7 +203,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & DEAD != 0
     }
 
-    /// Returns whether no cause stops an ordinary read or write.
+    /// Returns whether nothing stops an ordinary read or write (see the module for what may).
     #[inline(always)]
     pub fn are_none(&self) -> bool {
         self.word == 0
@@ -216,8 +216,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Closes the fast path for the next request, because one of the causes against it may hold
-    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
+    /// Makes the next request take the general path, because something that forbids the fast path
+    /// (the path with few checks) may have begun. Sets [`UNREAD`]: the general path checks again
+    /// what still holds.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {
@@ -235,9 +236,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether a request may take the fast path: the engine has one, and no cause stops it.
-    /// The causes [`WATCHED`] and [`DRIVEN`] are ignored, since they do not concern the card or
-    /// recovery.
+    /// Returns whether a request may take the fast path (the path with few checks): the engine has
+    /// one, and nothing forbids it. The bits [`WATCHED`] and [`DRIVEN`] are ignored, since they do
+    /// not concern the card or recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -307,8 +308,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.is_fast()
     }
 
-    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
-    /// no cause stops the next request.
+    /// If something may stop requests (such as a failure that is handled), checks whether it still
+    /// does. Returns true if nothing stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {

@@ -53,7 +53,7 @@ pub enum Kind {
     /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)), a CMD52 does
     /// not wait for a data transfer, so it may be done before an older CMD53.
     Io {
-        /// The phase; its data use the request's buffer.
+        /// The command (with its response, data and busy); its data use the request's buffer.
         phase: Phase,
         /// Longest time for the phase, in nanoseconds.
         timeout_ns: u64,
@@ -262,7 +262,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns whether tuning is complete, after a raw tuning phase.
+    /// Returns whether tuning is complete. Valid for the result of a tuning command that was sent
+    /// as a raw request ([`Kind::Raw`]).
     pub const fn is_tuned(&self) -> bool {
         self.bytes != 0
     }

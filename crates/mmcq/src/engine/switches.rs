@@ -151,8 +151,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.bus.wire_mut().trust()
     }
 
-    /// Returns the phase that the controller is working on. `None`: the controller has no phase, or
-    /// reports no event at its end.
+    /// Returns the command (with its data) that the controller is working on. `None`: it has none,
+    /// or it reports no event at the end of its work.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,

@@ -355,7 +355,8 @@ impl Timers {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets the time at which the engine stops waiting for the supervisor's help.
+    /// Sets the time at which the engine gives up waiting for work that it has requested from the
+    /// supervisor (help), such as a new initialisation of the card.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;

@@ -102,8 +102,8 @@ impl core::error::Error for ChainFault {}
 /// Events that [`ChainHost::ack_chain`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainEvents {
-    /// End of the chain: `Ok` if all transfers ended without a fault, `Err` if one failed, `None`
-    /// if the chain has not ended.
+    /// Result of the chain (the list of transfers), if it has ended: `Ok` if all transfers ended
+    /// without a fault, `Err` if one failed. `None`: it has not ended.
     pub end: Option<Result<(), ChainFault>>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,

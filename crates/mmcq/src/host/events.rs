@@ -66,7 +66,8 @@ impl core::fmt::Display for Fault {
     }
 }
 
-/// Returns which device failed in a phase, and how: the subject of a sentence, and its predicate.
+/// Explains a failed command in words: returns which device failed and how, as the subject of a
+/// sentence and its predicate.
 pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'static str) {
     let of_card = match stage {
         Stage::Command => "the card's answer",
@@ -100,7 +101,7 @@ pub struct Done {
     pub response: Response,
     /// The R1 of an automatic CMD12, if the phase had one.
     pub stop: Option<u32>,
-    /// In a phase of tuning: whether the controller has found its sampling point.
+    /// After a tuning command: whether the controller has found its sampling point.
     pub tuned: bool,
 }
 

@@ -253,8 +253,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::task_stats`]. A call from inside another call of this stack returns
         /// `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
-        /// Calls [`Engine::pack_stats`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Calls [`Engine::pack_stats`]. In a nested call (made while another call of this stack is
+        /// running), returns `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
         /// Calls [`Engine::chain_stats`]. In a nested call (made while another call of this stack
         /// is running), returns `None`.
@@ -324,8 +324,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::dat0_busy)
     }
 
-    /// Calls [`Host::dat_levels`]. A call from inside another call of this stack returns the levels
-    /// of a busy card.
+    /// Calls [`Host::dat_levels`]: the levels of DAT3 to DAT0. In a nested call (made while another
+    /// call of this stack is running), returns 0, as for a busy card.
     pub fn dat_levels(&self) -> u8 {
         self.host().map_or(0, Host::dat_levels)
     }

@@ -229,8 +229,8 @@ impl Measured {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict on the cell. `open`: list of the cells in which mmcq is known to be
-    /// slower, or to have a longer percentile.
+    /// Compares mmcq with Linux in this cell (a board, a card and a load), and returns the result.
+    /// `open`: the cells in which mmcq is known to be slower, or to have a longer percentile.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();

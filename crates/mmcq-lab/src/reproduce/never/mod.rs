@@ -109,7 +109,7 @@ const FLUSHED: [Place; 3] = [
 /// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards on which the cells run, each with a card and the settings of Linux.
+    /// Boards on which the loads run, each with a card and the settings of Linux.
     pub places: &'static [Place],
     /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
@@ -257,7 +257,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures (rate and latencies) of one setting's run in a cell.
+/// Returns the figures (rate and latencies) of one setting's run with this board, card and load.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {

@@ -16,7 +16,8 @@ pub struct Summary {
     /// Number of comparisons, with a sequential load without pauses, in which mmcq is faster than
     /// the best setting of Linux.
     pub sequential_faster: usize,
-    /// Number of sequential cells without pauses at the limit, where nothing can be gained.
+    /// Number of cases with a sequential load and without pauses that reach the physical limit,
+    /// where no stack can be faster.
     pub sequential_at_limit: usize,
     /// Number of cells in which a setting is faster than the physical limit.
     pub beyond_limit: usize,
@@ -144,7 +145,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// Writes one line for each cell with this board and card in which a reader runs beside a writer.
+/// Writes one line for each load with this board and card in which a reader runs beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {

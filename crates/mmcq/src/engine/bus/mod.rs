@@ -144,7 +144,7 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Clears the note that the lines were in use when the phase was to start: the phase has
+    /// Clears the note that the lines were in use when a command was to be started: the command has
     /// failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
@@ -256,8 +256,8 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// Tests that each phase has its own time limit for refusals of its start: the time that an
-    /// earlier phase was refused does not count.
+    /// Tests that each command has its own time limit for refusals of its start: the time that an
+    /// earlier command was refused does not count.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

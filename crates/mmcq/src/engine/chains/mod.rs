@@ -58,8 +58,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether a request waits that could be another transfer of the chain, in addition to
-    /// the requests in `part`, which are to be the first one.
+    /// Returns whether a request waits that could be the second transfer of a chain (a list of
+    /// several transfers). The requests in `part` are to be the first one.
     pub fn has_other_link<P: Profile>(&self, card: &Card, ledger: &Durability, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may =

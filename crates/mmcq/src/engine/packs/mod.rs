@@ -329,8 +329,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the entries of the pack on the controller: as a packed command if there are several,
-    /// as an ordinary transfer if there is one.
+    /// Starts the transfers that were collected for a packed command: as a packed command if there
+    /// are several, as an ordinary transfer if there is one.
     fn start_pack(&mut self, now_ns: u64) {
         let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;

@@ -85,8 +85,8 @@ pub(super) struct Incident {
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
-    /// Whether the failed phase should have continued an open transfer. Its requests are then tried
-    /// again with a new command, and the failure does not count as a try.
+    /// Whether the failed transfer should have continued an open one, without a command. Its
+    /// requests are then tried again with a new command, and the failure does not count as a try.
     again: bool,
     /// Whether the tuning was requested because the card did not even respond to CMD13. Then
     /// recovery cannot continue before the tuning.

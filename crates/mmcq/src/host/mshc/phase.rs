@@ -95,7 +95,7 @@ impl Active {
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
     }
 
-    /// Returns whether the card may be busy after the phase.
+    /// Returns whether the card may be busy after this command: it was a write, or has an R1b.
     pub(super) fn may_be_busy(&self) -> bool {
         let write = matches!(self.work, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write));
         write || self.resp == Resp::R1b

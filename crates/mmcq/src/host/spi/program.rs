@@ -12,7 +12,7 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Largest number of steps of a phase's program that one call executes.
+/// Largest number of steps of a command's program (its series of exchanges) that one call executes.
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;

@@ -52,8 +52,8 @@ enum Plain {
     Other,
     /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
-    /// such a command a carrier.
+    /// CMD13 that carries the next blocks of an open write as its data (the module calls it a
+    /// carrier).
     Carrier,
 }
 

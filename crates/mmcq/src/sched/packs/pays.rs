@@ -16,7 +16,7 @@ const SHARE_SHIFT: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Pays {
     /// Mean time of a request in nanoseconds, first by direction (reads, writes), then by way
-    /// (alone, in a pack); 0: not known.
+    /// (alone, in a packed command); 0: not known.
     times_ns: [[u32; 2]; 2],
     /// The transfer that was begun last, if it is still alone: its two indices in `times_ns`, its
     /// number of requests, and the time in ns of its begin. `None`: another transfer has begun
