@@ -160,8 +160,8 @@ impl Ahead {
         self.opening.set(opening);
     }
 
-    /// Records a mapping that the driver has made itself as one of its lists. Does nothing if the
-    /// driver is not being made now.
+    /// Records a DMA mapping that the driver, while it is being made, has made itself for one of
+    /// its lists (tables of descriptors). Does nothing at other times.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
         if self.opening.get()
             && let Some(free) = self.lists.iter().find(|list| list.get().is_none())

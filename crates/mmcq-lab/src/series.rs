@@ -10,7 +10,8 @@ use std::rc::Rc;
 const STEPS: usize = 256;
 /// Length in ns of a time step in a short run.
 const STEP_NS: u64 = 1_000;
-/// Smallest mean number of I/Os that end in a step; with fewer, the rate would be noise.
+/// Smallest mean number of I/Os that end in a time step; with fewer, the rate of the step would be
+/// noise.
 const IOS: usize = 32;
 
 thread_local! {

@@ -45,8 +45,8 @@ pub struct Costs {
     /// Time in ns that the CPU spends to leave a hard interrupt, and to enter the next one up to
     /// its call of the engine.
     pub interrupt_ns: u32,
-    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
-    /// and the next deferred interrupt.
+    /// Time in ns that the CPU spends if code leaves a deferred interrupt (softirq): the way out,
+    /// the next hard interrupt, and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
@@ -57,7 +57,7 @@ pub struct Costs {
     pub pio_kib_ns: u32,
     /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
-    /// Cost of the cache maintenance before and after DMA of 1024 bytes.
+    /// CPU time in ns for the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,

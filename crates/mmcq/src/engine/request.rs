@@ -151,7 +151,7 @@ impl Kind {
     }
 }
 
-/// A request with its memory.
+/// What a client asks the engine to do, with the memory for the data.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {

@@ -23,8 +23,8 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// Time at which the engine must be called for the stage in progress, for example to poll the
-    /// card.
+    /// Time at which the engine must be called to continue its present work, for example to poll a
+    /// busy card.
     wake_ns: u64,
     /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
@@ -41,8 +41,8 @@ pub(super) struct Timers {
     alarm_ns: u64,
     /// Until when an open transfer waits for a request.
     hold_ns: u64,
-    /// Time until which the bus is reserved for the next command of an I/O function whose client
-    /// announced one; 0: the bus is not reserved.
+    /// Time in ns until which the bus is reserved for the next command of an I/O function whose
+    /// client announced one; 0: the bus is not reserved.
     chain_ns: u64,
     /// Latest time until which the scheduler may keep the controller idle although requests wait;
     /// 0: the scheduler does not do so now.

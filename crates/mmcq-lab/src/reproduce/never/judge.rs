@@ -74,7 +74,7 @@ pub enum Verdict {
     /// runs beside a writer.
     Level,
     /// mmcq is within 1 % of the best setting of Linux, and both are within 1 % of what wire and
-    /// card allow: no stack can gain more.
+    /// card allow: no stack can be faster.
     AtLimit,
     /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,

@@ -27,7 +27,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts the results of these comparisons by their verdicts.
+    /// Counts the comparisons of mmcq with Linux by their results (mmcq faster, equal, slower and
+    /// so on).
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }

@@ -45,7 +45,8 @@ pub(super) enum Outcome {
     /// The lines are in use, and the engine tries again soon. `first`: this command was refused for
     /// the first time.
     Again { first: bool },
-    /// The lines were still in use when the time limit since the first refusal had passed.
+    /// The command was not started: the lines were still in use when the time limit since the first
+    /// refusal had passed.
     Late,
     /// The controller does not support the phase.
     Unsupported,

@@ -82,8 +82,8 @@ pub(in super::super) struct Trace {
 }
 
 impl Trace {
-    /// Number of steps of recovery that the trace stores; fewer on small cores, which have little
-    /// memory.
+    /// Number of the last steps of recovery that are stored; fewer on small cores, which have
+    /// little memory.
     const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {

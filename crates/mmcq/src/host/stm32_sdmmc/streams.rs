@@ -37,7 +37,7 @@ pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// A multi-block transfer whose end was not sent to the card yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     /// A write that a CMD13 with further data (a carrier) can continue.

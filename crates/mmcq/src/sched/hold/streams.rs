@@ -420,7 +420,8 @@ impl Streams {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
 
-    /// Returns the stream whose last request ends at this block.
+    /// Returns the known sequence of consecutive requests (stream) whose last request ends at block
+    /// `end`.
     pub fn ending_at(&self, direction: Direction, end: u64) -> Option<Stream> {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }

@@ -116,8 +116,8 @@ impl Tasks {
         stats: TaskStats::ZERO,
     };
 
-    /// Sets how many tasks the card's queue has, and allows its use again. Returns false if they
-    /// are too few.
+    /// Sets how many tasks the card's queue has, and allows its use again. Returns false (the queue
+    /// is not used) if it has fewer than [`DEPTH_MIN`].
     pub(crate) fn configure(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;

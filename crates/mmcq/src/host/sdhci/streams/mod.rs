@@ -61,7 +61,7 @@ pub struct StreamConfig {
     /// Whether reads stay open, by stops of SDMA. Only a read whose memory consists of whole 4 KiB
     /// pages is kept open.
     pub reads: bool,
-    /// How writes stay open.
+    /// How the driver keeps writes open on the card, so that the next request can continue them.
     pub writes: OpenWrites,
 }
 
@@ -94,7 +94,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// A multi-block transfer whose end was not sent to the card yet, so that more blocks can follow.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
