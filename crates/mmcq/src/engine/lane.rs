@@ -28,8 +28,9 @@ pub(super) enum Failure {
 #[repr(C)]
 pub(super) struct Lane<E, T> {
     stage: Stage,
-    /// Slot of the request in progress that is no read or write of blocks, such as a flush, a
-    /// single command (raw), a change of the bus or a pause. [`NONE`]: there is none.
+    /// Slot of the request in progress that is no plain read or write of blocks, such as a flush
+    /// (also that of a durable write), a single command (raw), a change of the bus or a pause.
+    /// [`NONE`]: there is none.
     control: u8,
     /// Whether the engine has already passed the bus operation in progress (such as a change of the
     /// clock) to the host driver. False while the card still needs clocks before the operation.

@@ -247,8 +247,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the engine's recovery.
-    /// This holds for single commands of the supervisor or of recovery (raw), commands to I/O
-    /// functions, changes of the bus and pauses, and for all requests while no card is known.
+    /// This holds for single commands that are sent as given (raw), commands to I/O functions,
+    /// changes of the bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
