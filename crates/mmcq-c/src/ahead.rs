@@ -161,8 +161,8 @@ impl Ahead {
         self.opening.set(opening);
     }
 
-    /// Records a mapping that the driver has made itself as one of its lists. Does nothing if the
-    /// driver is not being made now.
+    /// Records a DMA mapping that the driver, while it is being made, has made itself for one of
+    /// its lists (tables of descriptors). Does nothing at other times.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
         if self.opening.get()
             && let Some(free) = self.lists.iter().find(|list| list.get().is_none())
@@ -171,8 +171,9 @@ impl Ahead {
         }
     }
 
-    /// Removes a mapping that the driver itself has ended, if the driver is being made: ST's SDMMC
-    /// maps its bounce buffer to see whether the controller reaches it.
+    /// Removes a mapping from the list of the driver's own mappings, because the driver itself has
+    /// ended it. Does nothing after the driver was made. Only ST's SDMMC does this: it maps its
+    /// bounce buffer once to see whether the controller can reach it.
     #[cfg(feature = "stm32-sdmmc")]
     pub fn driver_unmapped(&self, mapping: Mapping) {
         if self.opening.get()

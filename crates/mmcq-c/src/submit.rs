@@ -55,8 +55,8 @@ struct Submitted {
     memories: u8,
 }
 
-/// A function that continues the transfers of a controller's I/O functions. Returns true if one has
-/// ended.
+/// A function of the optional I/O code that polls the running transfers of all I/O functions of one
+/// controller. Returns true if a transfer has ended.
 pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool;
 
 /// The submitted requests of one controller, by the engine's slots. The slots are accessed only

@@ -68,7 +68,7 @@ impl core::fmt::Debug for SpiMailbox<'_> {
 
 impl<'b> SpiMailbox<'b> {
     /// Makes a mailbox with memory for one block. All bytes are copied through this memory, so
-    /// neither half ever accesses the other's memory.
+    /// neither the port nor the runner ever accesses the other's memory.
     pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
         let inner =
             Inner { job: None, done: None, buffer: Some(buffer), stopped: false, waker: None, halves: 0 };

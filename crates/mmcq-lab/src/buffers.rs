@@ -77,7 +77,7 @@ impl Buffers {
         self.free = (0..count as u32).rev().collect();
     }
 
-    /// Marks a free piece as used and returns its number. Panics if all pieces are in use; the
+    /// Marks a free buffer as used and returns its number. Panics if all buffers are in use; the
     /// number in [`Self::resize`] must be large enough for the workload.
     pub fn acquire(&mut self) -> u32 {
         let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");

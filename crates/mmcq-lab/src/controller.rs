@@ -52,7 +52,7 @@ const FASTEST_HZ: u32 = 208_000_000;
 /// Largest number of memory segments in a task of the command queue engine.
 const PIECES: usize = 64;
 
-/// Largest number of transfers in a chain that the controller executes.
+/// Largest number of transfers in one list (chain) that the controller executes.
 const CHAINED: usize = 16;
 
 /// Model of the controller with its register port. All clones share one controller.

@@ -53,7 +53,7 @@ const RANGE: &str = "range";
 const INTERVAL: &str = "interval";
 /// Kinds of sources. The text of each source in a card's file begins with one of them.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
-/// Switches of a board that its file may leave out.
+/// Keys of the settings that a board's file may leave out.
 const SWITCHES: [&str; 16] = [
     "busy",
     "defer_completion",

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// A unit of rates.
+/// A unit in which rates are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
     /// MiB/s: 1048576 bytes per second.

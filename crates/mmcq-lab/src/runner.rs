@@ -77,8 +77,8 @@ pub enum Setting {
     Cqe,
     /// [`Setting::Cqe`] with the CPU costs of mmcq's own code.
     CqeOwn,
-    /// mmcq with Linux's CPU costs; the card's command queue is used where that gains, driven by
-    /// the controller's queue engine if there is one.
+    /// mmcq with Linux's CPU costs; the card's command queue is used where that is faster, driven
+    /// by the controller's queue engine if there is one.
     Auto,
     /// [`Setting::Auto`] with the CPU costs of mmcq's own code.
     AutoOwn,

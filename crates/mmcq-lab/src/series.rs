@@ -11,7 +11,8 @@ const STEPS: usize = 256;
 /// Length in ns of the time steps at the beginning of a run, by which the rate is recorded. A
 /// longer run has longer steps.
 const STEP_NS: u64 = 1_000;
-/// Smallest mean number of I/Os that end in a step; with fewer, the rate would be noise.
+/// Smallest mean number of I/Os that end in a time step; with fewer, the rate of the step would be
+/// noise.
 const IOS: usize = 32;
 
 thread_local! {
@@ -28,8 +29,8 @@ pub struct Step {
     /// Sum over all I/Os of the time in ns for which each was under way within this step. Divided
     /// by the length of the step, it is the mean queue depth.
     pub depth_ns: u64,
-    /// Time in ns after the start of the load at which the first I/O in this step was submitted;
-    /// `None`: no I/O was submitted in it.
+    /// Time in ns after the start of the load at which the first I/O of this time step was
+    /// submitted; `None`: no I/O was submitted during the step.
     pub first_ns: Option<u64>,
 }
 

@@ -23,7 +23,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Draws a latency in ns.
+    /// Draws a random delay in ns: around the mean, and with some probability much longer.
     pub fn draw(&self, stream: &mut Stream) -> u64 {
         let tail = stream.chance(self.tail_share);
         let mut ns = if self.mean_ns == 0 { 0.0 } else { self.mean_ns as f64 * stream.gamma16() };

@@ -164,7 +164,7 @@ pub struct Row {
     /// Number of bring-ups with a fault that ended at a bus speed more than one step below the
     /// best.
     pub slow: u64,
-    /// Longest extra time in ns of a bring-up that found the card.
+    /// Longest time in ns by which a fault made a successful bring-up longer than without faults.
     pub worst_ns: u64,
     /// Number of bring-ups that two faults struck.
     pub pairs: u64,

@@ -263,7 +263,8 @@ impl Tried {
         })
     }
 
-    /// Returns the cases in which a promise was broken, with the promise; at most eight are stored.
+    /// Returns the cases in which the stack broke a guarantee about data, each with the violation;
+    /// at most eight are stored.
     #[must_use]
     pub fn broken(&self) -> &[(Case, Violation)] {
         &self.all.failures

@@ -82,8 +82,9 @@ impl<B: Platform> Client<'_, B> {
     }
 }
 
-/// Returns which of these clients (a bit each) is polled next: the one whose request was submitted
-/// first. Of two flushes that end together, the first one reports a loss.
+/// Returns the client that is polled next. `woken` has one bit for each client that was woken. The
+/// client with the oldest request comes first: if two flushes end together, the first one to be
+/// submitted must report a loss of data.
 pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>; SLOTS]) -> usize {
     let number =
         |client: &usize| clients.get(*client).and_then(Option::as_ref).map_or(u32::MAX, Client::number);

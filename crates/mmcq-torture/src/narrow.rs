@@ -79,8 +79,9 @@ unsafe impl<H: Driver> Driver for Narrow<H> {
     }
 }
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases until they have had the number of requests that `share` asks for, or until
+/// the stack has broken too many guarantees about data. Calls `progress` with the number of
+/// requests of each case.
 pub fn narrow(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

@@ -1,5 +1,5 @@
-//! Test of the checker: plants bugs in the core and lies in the cards, and measures how soon the
-//! campaigns find each.
+//! Test of the checker: plants bugs in mmcq and in the models of the cards (lies), and measures how
+//! soon the campaigns find each.
 
 use super::case::Case;
 use super::corners::corners;
@@ -34,7 +34,7 @@ const LENGTH: u32 = 2;
 /// A bug that is planted on purpose, to test whether a campaign finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A bug in the core.
+    /// A bug in mmcq itself.
     Bug(Bug),
     /// A bug in the model of the cards, called a lie: for example, the card acknowledges what it
     /// has not done.
@@ -205,9 +205,9 @@ impl Found {
     }
 }
 
-/// Executes the campaigns without a planted bug. Returns campaign and promise if a promise is
-/// broken in spite of that. The longest campaign ([`Campaign::QueueDouble`]) is left out; `check
-/// long` executes it.
+/// Executes the campaigns without a planted bug, as a cross-check: the stack must keep all
+/// guarantees about data. If it breaks one, returns the campaign and the violation; otherwise
+/// `None`. The longest campaign ([`Campaign::QueueDouble`]) is left out; `check long` executes it.
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);

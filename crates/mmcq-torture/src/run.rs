@@ -40,7 +40,7 @@ const EVENTS_MAX: u64 = 20_000_000;
 const BRING_UPS: u32 = 3;
 /// Largest number of calls of the stack in a row in which time does not advance.
 const CALLS_MAX: u32 = 100_000;
-/// Number of events between two polls of a client that was not woken.
+/// After this many events a client is polled although nothing has woken it, as an executor may.
 const POLLED_EVERY: u64 = 61;
 /// Callback that gets the lines of a replay; `None`: no replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;

@@ -49,7 +49,7 @@ pub struct Score {
     /// Number of faults that struck, by the kind of event that they struck ([`Point`]) and by the
     /// kind of fault.
     pub struck: BTreeMap<(Point, String), u64>,
-    /// Number of times that the stack has broken a promise (a guarantee about data), by kind.
+    /// Number of times that the stack has broken a guarantee about data, by kind.
     pub broken: [u64; Fault::COUNT],
     /// At most eight cases in which the stack broke a promise (a guarantee about data), each with a
     /// description. Of several descriptions that differ only in digits, one is stored.
@@ -268,8 +268,7 @@ impl Score {
         self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
-    /// Returns the number of broken promises: events in which the stack did not keep a guarantee
-    /// about data.
+    /// Returns how many times the stack has broken a guarantee about data.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.broken.iter().sum()

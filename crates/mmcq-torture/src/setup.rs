@@ -34,7 +34,8 @@ pub enum Place {
 pub enum Defer {
     /// The interrupt handler handles all completions.
     Nothing,
-    /// Reads by DMA are completed later; the interrupt handler handles all other completions.
+    /// Only the completions of reads by DMA are handled later, outside the interrupt handler; all
+    /// others are handled in it.
     Reads,
     /// All completions are handled later, outside the interrupt handler.
     Everything,
@@ -171,7 +172,8 @@ pub struct Setup {
     /// Command queue engine of the controller: 1 has tasks of 64 bits, 2 of 128 bits, and 3 is like
     /// Intel's. 0: no engine, and the stack drives the card's queue.
     pub engine: u8,
-    /// Whether the controller gets transfers in chains, which it executes by itself (ADMA3).
+    /// Whether the controller gets lists of several transfers (chains), which it executes by itself
+    /// (ADMA3).
     pub chains: bool,
     /// Order in which the card makes tasks ready; `None`: the order in its profile.
     pub tasks: Option<TaskOrder>,

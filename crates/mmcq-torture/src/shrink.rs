@@ -16,8 +16,8 @@ struct Shrink<'b> {
     best: Case,
 }
 
-/// Returns the shortest case found in which the stack breaks the same promise about data. `None`:
-/// the stack breaks no promise in `case`.
+/// Returns the shortest case found in which the stack breaks the same guarantee about data. `None`:
+/// the stack breaks no guarantee in `case`.
 pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
     let outcome = run(case, bench, None);
     let fault = outcome.violation?.fault;

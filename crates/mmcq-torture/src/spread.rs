@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Whether a campaign stops at its first broken promise.
 static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
 
-/// Makes every campaign of this process stop at its first broken promise from now on. The search
-/// for planted bugs uses this.
+/// Makes every campaign of this process stop at the first guarantee about data that the stack
+/// breaks, from now on. The search for planted bugs uses this.
 #[cfg(planted)]
 pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);

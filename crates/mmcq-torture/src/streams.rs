@@ -43,8 +43,9 @@ const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
 const RESTS: [f64; 3] = [0.0, 0.1, 0.6];
 const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases until they have had the number of requests that `share` asks for, or until
+/// the stack has broken too many guarantees about data. Calls `progress` with the number of
+/// requests of each case.
 pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

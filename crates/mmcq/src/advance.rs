@@ -3,10 +3,11 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase. It follows from the phase's size, the bus's clock and
-//!   width, and the card's delay. That delay is learned for each [`Class`] of waits
-//!   ([`WaitStrategy::saw`]).
-//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
+//! - Prediction: the length of each phase (a command with its data and busy). It follows from the
+//!   number of bytes, the bus's clock and width, and the card's delay. That delay is learned for
+//!   each [`Class`] of waits ([`WaitStrategy::saw`]).
+//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave; in that case also which
+//!   context (hard interrupt, deferred interrupt or thread) calls the engine next.
 //!
 //! This code has no clock and no lock, and uses integers only. If two cores update it at the same
 //! time, one update may be lost; the next phase makes up for that.
@@ -41,11 +42,11 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
-    /// engine.
+    /// Time in ns that the CPU spends to leave a hard interrupt, and to enter the next one up to
+    /// its call of the engine.
     pub interrupt_ns: u32,
-    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
-    /// and the next deferred interrupt.
+    /// Time in ns that the CPU spends if code leaves a deferred interrupt (softirq): the way out,
+    /// the next hard interrupt, and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
@@ -56,7 +57,7 @@ pub struct Costs {
     pub pio_kib_ns: u32,
     /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
-    /// Cost of the cache maintenance before and after DMA of 1024 bytes.
+    /// CPU time in ns for the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
@@ -236,7 +237,7 @@ pub enum Advice {
         /// Longest time in ns for which the caller spins.
         at_most_ns: u64,
     },
-    /// Return, or go to sleep. When the phase ends, this context advances.
+    /// Return, or go to sleep. When the command has ended, this context calls the engine.
     Leave(Context),
 }
 

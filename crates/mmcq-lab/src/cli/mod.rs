@@ -57,8 +57,8 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards,
-/// in virtual time.
+/// A laboratory for drivers of SD and eMMC cards: the mmcq stack on register-accurate controllers
+/// and timed cards, in virtual time.
 ///
 /// Only the command `vfio` accesses real hardware. Results do not depend on the speed of this
 /// machine: the same job and seed give the same bytes. (There is one exception: a program under

@@ -12,8 +12,9 @@ const LUCK: u32 = 8;
 /// whether polling pays again.
 const RETRY: u32 = 64;
 
-/// The credit, which decides whether a wait polls or sleeps. It grows if polls succeed. They do if
-/// the other process runs on another CPU; otherwise polling only keeps that process from running.
+/// Decides whether this process polls or sleeps while it waits for another process, by a credit.
+/// The credit grows if polls succeed. They do if the other process runs on another CPU; otherwise
+/// polling only keeps that process from running.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,

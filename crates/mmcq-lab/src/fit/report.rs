@@ -131,7 +131,7 @@ fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// A measured figure beside the figure that the model gives.
+/// A measured figure, and the figure that the fitted model gives for the same job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// File and the place in this file where the figure was read.
@@ -184,7 +184,7 @@ impl Held {
 /// Result of fitting the values of a model to measured figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// Results for the free values.
+    /// Result for each value that the fit was allowed to change (a free value).
     pub values: Vec<Value>,
     /// Figures to which the values were fitted, beside the model's.
     pub fitted: Vec<Held>,

@@ -69,8 +69,9 @@ pub struct Effect {
     /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
     /// run at its high end; `None`: that run was not possible.
     pub mib_s: [Option<f64>; 2],
-    /// Difference in percentage points between the highest and the lowest of three gains: with the
-    /// value at its low end, at its high end, and unchanged.
+    /// How much the value matters: difference in percentage points between the highest and the
+    /// lowest of three gains (how much faster the setting is): with the value at its low end, at
+    /// its high end, and unchanged.
     pub width_percent: f64,
 }
 
@@ -119,7 +120,8 @@ pub struct Gain {
     pub setting: Setting,
     /// Figures with all values as they are in the files.
     pub point: Point,
-    /// Gain in percent over the first setting of the cell; above 0: this setting is faster.
+    /// By how many percent the rate of this setting is above that of the cell's first setting;
+    /// below 0: this setting is slower.
     pub percent: f64,
     /// Lowest and highest gain in percent. They are taken over the run with all values as they are,
     /// and all runs in which one value was at its low or high end. If our models of Linux

@@ -1,8 +1,10 @@
-//! Compares stacks on a board with its card: what each gains, and how certain that gain is.
+//! Compares stacks on a board with its card: how much faster or slower each is than the others, and
+//! how certain this result is.
 //!
 //! - [`load`] has the loads;
 //! - [`uncertain`] has the values that are not known exactly, each with a lower and an upper end;
-//! - `standin` has the differences between stand-ins and unmodified Linux;
+//! - `standin` has the differences between unmodified Linux and the models that replace it
+//!   (stand-ins);
 //! - [`answer`] has the results, and [`report`] writes them.
 //!
 //! Each load runs with each setting, first with all values as they are. Then it runs twice for each
@@ -76,7 +78,8 @@ pub struct Question {
     pub loads: Vec<Load>,
     /// Ranges of uncertain values that the user gave.
     pub given: Vec<Given>,
-    /// Whether to compute the intervals of the gains.
+    /// Whether to compute for each gain (how much faster a setting is) the range in which it may
+    /// lie.
     pub has_intervals: bool,
     /// Number of threads for the runs.
     pub threads: usize,

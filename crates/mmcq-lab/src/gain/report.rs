@@ -9,7 +9,8 @@ use crate::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Largest number of effects of each gain in the data of a page, which keeps the page small.
+/// Largest number of uncertain values in the data of a page for each setting and load: those that
+/// change the result most. This keeps the page small.
 const ON_PAGE: usize = 3;
 /// Mark behind the name of the value that changes a gain most, if this value is only assumed (a
 /// prior) and not measured.
@@ -186,9 +187,9 @@ impl Answer {
         out
     }
 
-    /// Returns the answer as JSON, one object per line: what ran; for each setting its gain; how
-    /// the gain changes with each value of board or card; the range in which each of these values
-    /// was changed; and what did not run.
+    /// Returns the answer as JSON, one object per line: what ran; by how much each setting is
+    /// faster or slower than the first one (its gain); how this gain changes with each value of
+    /// board or card; the range in which each of these values was changed; and what did not run.
     pub fn json_lines(&self) -> String {
         self.lines_with(usize::MAX)
     }

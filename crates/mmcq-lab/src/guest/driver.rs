@@ -1,4 +1,5 @@
-//! Drivers that a guest may use for its slot.
+//! The guest's driver for the laboratory's controller: one of Linux's own, Linux's software queue,
+//! or `mmcq.ko`. (A guest is a kernel in a virtual machine.)
 
 use super::{Failure, Machine};
 use crate::board;

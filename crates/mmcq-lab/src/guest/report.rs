@@ -66,7 +66,8 @@ pub struct Load {
     pub switches: u64,
     /// Latencies in us, by the percentage of requests that do not exceed them.
     pub percentiles_us: BTreeMap<String, f64>,
-    /// Counters during the load; `None`: the counters do not cover it.
+    /// Counters of the guest while this load ran (instructions, register accesses, interrupts).
+    /// `None`: the program in the guest did not mark the begin and end of this load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
 }

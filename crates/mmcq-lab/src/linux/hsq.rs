@@ -35,7 +35,7 @@ pub enum Order {
     Fifo,
 }
 
-/// Settings of the software queue.
+/// Settings of Linux's software queue (mmc_hsq).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Order in which the queue dispatches its requests.

@@ -53,7 +53,8 @@ enum Task {
 /// pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// The driver's item in the workqueue waits for nothing, and takes the next task.
+    /// The chip executes nothing: the driver's item in the workqueue is idle, and takes the next
+    /// task.
     None,
     /// The chip executes CMD12 for a transfer that was left open.
     Close,

@@ -36,7 +36,7 @@ pub struct Row {
     pub published: Option<f64>,
     /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,
-    /// The number as the model gives it.
+    /// Value that the model of the experiment gives.
     pub model: f64,
     /// Physical limit: the value that wire and card allow without a host; `None`: it was not
     /// computed for this number.

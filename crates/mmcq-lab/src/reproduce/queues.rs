@@ -52,7 +52,8 @@ const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("seq write", "write", "1m", 1, 142.0, 142.0),
 ];
 
-/// Rates that the class A2 promises: cell, `rw=`, and requests of 4 KiB per second.
+/// Rates that the card's class A2 guarantees: name of the load, value of `rw=`, and requests of 4
+/// KiB per second.
 const A2: [(&str, &str, f64); 2] = [("rand read", "randread", 4000.0), ("rand write", "randwrite", 2000.0)];
 
 /// Loads that run on each lane (way to drive the card): cell, `rw=`, request size, depth.

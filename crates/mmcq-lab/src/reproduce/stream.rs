@@ -6,7 +6,7 @@ use super::{Amount, Row, disks, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// A cell of the table of STREAM: a load, and its published values.
+/// A row of the table of the experiment STREAM: a load, and its published values.
 struct Cell {
     name: &'static str,
     rw: &'static str,

@@ -40,7 +40,8 @@ const TRANSFER_BYTES: u64 = 65_535 * 512;
 /// run at the limit, since a single batch has no rate.
 const BATCHES: u64 = 8;
 
-/// Jobs in the form that is fastest for wire and card.
+/// The jobs of a run at its physical limit: the given jobs, changed to the form that bus and card
+/// execute fastest (such as large requests instead of consecutive small ones).
 pub(super) struct Perfect {
     /// Workers in the fastest form. Each represents one or more workers of the original jobs.
     pub(super) workers: Vec<Worker>,

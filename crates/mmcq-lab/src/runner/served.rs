@@ -30,8 +30,8 @@ pub struct Served {
     pub disk: Option<DiskUse>,
     /// Counters of mmcq's engine; `None`: a model of Linux served the run.
     pub engine: Option<Stats>,
-    /// Starts of transfers that mmcq's engine has held back, so that more requests could join the
-    /// batch.
+    /// Counters of the transfers whose start mmcq's engine has delayed, so that more requests could
+    /// join them.
     pub holds: Holds,
     /// Whether the host driver had claimed that it can continue a data transfer, but then failed
     /// to.

@@ -108,12 +108,12 @@ impl Priced {
         self.phase.get()
     }
 
-    /// Returns whether DMA transfers the data of the phase in progress.
+    /// Returns whether DMA transfers the data of the command in progress.
     pub fn by_dma(&self) -> bool {
         self.by_dma.get()
     }
 
-    /// Returns the number of phases that the driver has started so far.
+    /// Returns the number of commands that the driver has started so far.
     pub fn phases(&self) -> u64 {
         self.phases.get()
     }

@@ -177,7 +177,7 @@ pub struct Run<'a> {
     /// Stack that handles a packet, and the context (interrupt, tasklet or thread) in which it
     /// starts the packet's next command.
     pub way: Way,
-    /// The other device, which takes the CPU away; `None`: there is none.
+    /// Another device whose driver takes CPU time from the measured stack; `None`: there is none.
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,

@@ -26,7 +26,7 @@ pub struct Patience {
     handshake: Duration,
     /// Time limit for a client to send the rest of a request, or to receive a reply.
     request: Duration,
-    /// Additional time for each MiB of data in a request or reply.
+    /// Time that is added to the limit of a request or reply for each MiB of its data.
     mib: Duration,
 }
 

@@ -25,7 +25,7 @@ const LOST: &str = "the card lost its power or its cache: writes that were not f
 pub enum Op {
     /// Reads data from the card.
     Read { offset: u64, length: u32 },
-    /// Writes data to the card.
+    /// Writes data to the card. `durable`: the request ends only when the data are on the medium.
     Write { offset: u64, data: Vec<u8>, durable: bool },
     /// Flushes: all earlier writes reach the medium.
     Flush,
@@ -33,8 +33,8 @@ pub enum Op {
     Trim { offset: u64, length: u32, durable: bool },
     /// Writes zeros to the card.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
-    /// Asks which ranges hold data. The answer has lengths, each with true for a hole that reads as
-    /// zeros.
+    /// Asks which ranges hold data and which are holes that read as zeros. The answer is a list of
+    /// lengths, each with true for a hole. `one`: the client wants only the first of them.
     Status { offset: u64, length: u32, one: bool },
 }
 

@@ -33,7 +33,8 @@ struct Limit {
     counters: Option<Counters>,
     /// Seed of the run that has given the physical limit.
     seed: u64,
-    /// Whether another seed may give another limit.
+    /// Whether a run with another seed may have another physical limit, so that the limit must be
+    /// measured again.
     seeded: bool,
 }
 

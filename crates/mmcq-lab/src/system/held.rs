@@ -10,7 +10,7 @@ pub struct Held {
     pub from_ns: u64,
     /// Time in ns at which the engine stopped delaying the start of the transfer.
     pub to_ns: u64,
-    /// Whether the rest of the batch came while the start was delayed.
+    /// Whether the missing requests of the batch came while the start was delayed.
     pub came: bool,
     /// Time in ns that the run has gained by this delay, as the engine estimates it: the fixed time
     /// of a transfer minus the delay.

@@ -19,7 +19,8 @@ const KEPT_MAX: usize = 1_000_000;
 /// Function that receives a recorded window during the run, in parts, one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
-/// How a window is passed on in parts during the run.
+/// The function that receives a recorded window in parts during the run, and the delay of each
+/// part.
 pub(super) struct HandOn {
     /// Time in ns that must pass after the end of a part of the window before the part is passed to
     /// [`take`](Self::take). Until then later events may still add to it.

@@ -219,9 +219,9 @@ impl Why {
         Ok(why)
     }
 
-    /// Makes the analysis of a finished run and of the run of the same job at the limit. If the bus
-    /// mainly waits for a single job with one request at a time, also runs this job with two
-    /// requests at a time.
+    /// Makes the analysis of a finished run. `limit`: counters of the same job at its physical
+    /// limit. If the bus mainly waits for a single job with one request at a time, also runs this
+    /// job with two requests at a time.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
         let mut why = Why { title, counters, limit, deeper: None, requests: None, rate, priors: 0 };

@@ -18,7 +18,8 @@ use std::ops::Range;
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
 
-/// State of a version of a sector on its way to the flash.
+/// How far the content of a sector has got after a write (each write makes a new version) on its
+/// way to the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// The write command has not ended: its data are on the bus, or the card is busy programming. A

@@ -37,7 +37,7 @@ pub struct Quirks {
     pub inand_cmd38: bool,
     /// A cache flush fails if nothing was written since power-up.
     pub flush_needs_write: bool,
-    /// A cache flush never ends: the card stays busy.
+    /// True: a cache flush never ends, and the card stays busy.
     pub flush_hangs: bool,
     /// The card accepts the power-off notification and never reports that it is ready for power-off
     /// (SD).
@@ -67,7 +67,7 @@ pub struct Quirks {
     /// sector, or this many sectors at an address that is a multiple of this number (eMMC). 0: a
     /// reliable write may have any size.
     pub reliable_unit: u8,
-    /// CMD25 is illegal, although the CSD declares its command class (SD).
+    /// True: CMD25 is illegal, although the CSD declares its command class (SD).
     pub no_multiple_write: bool,
     /// A multi-block read that reaches the last sector locks the card up (SD).
     pub last_block_locks_up: bool,
@@ -76,7 +76,7 @@ pub struct Quirks {
     /// Interval n of wrong reads: each n-th executed task, if it is a read, returns the blocks that
     /// follow its range (SD); 0: never.
     pub queue_astray_every: u32,
-    /// With the command queue on, a flush never ends (SD).
+    /// True: a flush never ends while the command queue is on (SD).
     pub queue_flush_hangs: bool,
     /// Interval n of losses: at each n-th executed task the card also empties its queue, so that
     /// waiting tasks are lost (SD); 0: never.
@@ -93,7 +93,7 @@ pub struct Quirks {
     pub life_mib: Option<u64>,
     /// Behaviour of a worn-out card.
     pub worn_out: WornOut,
-    /// Erased memory reads as ones, and the registers declare it.
+    /// True: erased memory reads as ones, and the registers declare it.
     pub erases_to_ones: bool,
     /// What a read of discarded sectors returns until they are written again.
     pub discarded: Discarded,
@@ -115,7 +115,7 @@ pub struct Quirks {
     pub stuck_1v8: bool,
     /// The card has half of its capacity from its second initialisation on.
     pub shrinks: bool,
-    /// The card has another serial number from the second initialisation on.
+    /// True: the card has another serial number from the second initialisation on.
     pub changes_serial: bool,
     /// A power cut also destroys the other sectors of the 16 KiB page around each sector that is
     /// being programmed.

@@ -131,8 +131,8 @@ impl Entry {
         }
     }
 
-    /// Returns the entry for a content that a later read may still return, after a power cut made
-    /// the sector unreadable.
+    /// Makes the entry of a write whose content `wanted` may still be on the medium, although a
+    /// power cut has made the sector unreadable now.
     fn remains(wanted: Wanted) -> Entry {
         Entry { fate: Fate::Failed(0), decided: true, cut_short: true, ..Entry::new(0, wanted) }
     }
@@ -205,7 +205,7 @@ pub(super) struct Look {
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
-    /// Whether the card has lost nothing since the read was submitted.
+    /// True: no power cut or reset of the card since the submission of the read may have lost data.
     pub steady: bool,
 }
 
@@ -272,10 +272,11 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(tears)
     }
 
-    /// Records that flush `number` has succeeded. Now on the medium: requests that were complete when
-    /// it was submitted (completion numbers up to `before`), and requests that were submitted before
-    /// it and succeed later. With `across`, the card lost its power after that. Then the success of
-    /// the flush also confirms the data that seemed to be lost.
+    /// Records that the flush with the number `number` has succeeded. Two kinds of requests are now
+    /// on the medium: those that were complete when the flush was submitted (completion numbers up
+    /// to `before`), and those that were submitted before the flush and succeed later. `across`:
+    /// the card lost its power after that submission. Then the flush also confirms data that seemed
+    /// to be lost.
     pub fn flushed(&mut self, number: u32, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {

@@ -81,7 +81,8 @@ impl Slot {
         }
     }
 
-    /// Counts a block that was on the lines in the statistics.
+    /// Counts a block on the data lines in the statistics. `read`: the card sent the block; `good`:
+    /// the block arrived without an error.
     pub fn count_block(&mut self, read: bool, bytes: usize, good: bool, start_ns: u64, end_ns: u64) {
         match (good, read) {
             (false, _) => self.stats.blocks_bad += 1,

@@ -47,7 +47,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub flow: Flow,
-    /// Whether the open transfer has moved data.
+    /// Whether data were already transferred since the transfer was opened.
     pub moved: bool,
 }
 

@@ -21,7 +21,8 @@ pub struct Mistakes {
     pub buffer_late_ns: u64,
     /// The controller does not send the automatic CMD23, but sends the main command.
     pub auto_count_missing: bool,
-    /// The controller does not send a CMD23; only a reset of the CMD circuit ends the command.
+    /// True: the controller never sends a CMD23 that it was given; only a reset of the CMD circuit
+    /// ends the command.
     pub count_hangs: bool,
     /// Delay in ns after which an abort command without busy raises a second Transfer Complete; 0:
     /// no second one.
@@ -49,8 +50,9 @@ pub struct Mistakes {
     /// command with data (such as a CMD13 that carries blocks of an open write) gets its response,
     /// but its data never move.
     pub carried_data_stay: bool,
-    /// Some commands with data start no transfer on the card, such as a CMD13 that carries blocks
-    /// of an open write. The controller reports such data as sent and drops them, as QEMU does.
+    /// True: the controller loses the data of commands that normally have none, such as a CMD13
+    /// that carries blocks of an open write. It starts no transfer on the card for them, reports
+    /// the data as sent and drops them, as QEMU does.
     pub carried_data_lost: bool,
     /// The first block after a stop of SDMA at a boundary is lost: in a read this block does not
     /// reach memory, and in a write the block after it is sent in its place.

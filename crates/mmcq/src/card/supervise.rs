@@ -139,8 +139,9 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Passes the result of the requested help to the engine. Returns false if the engine no longer
-    /// waits for this result.
+    /// Passes the result of the work that the engine has requested from the supervisor (such as a
+    /// new initialisation) to the engine. Returns false if the engine no longer waits for this
+    /// result.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));

@@ -107,8 +107,9 @@ const HPI_NS_MIN: u64 = 50_000_000;
 /// Value of EXCEPTION_EVENTS_CTRL for [`Upkeep::exceptions`].
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// Sets when the engine requests upkeep of the card: tuning, the exception bit, and rest. Called
-/// when the supervisor begins, and after each new initialisation of the card.
+/// Tells the engine when to request upkeep of the card from the supervisor: a new tuning, a read of
+/// the exception events, and saving power while the card is unused. Called when the supervisor
+/// begins, and after each new initialisation of the card.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,

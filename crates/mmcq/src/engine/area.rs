@@ -94,8 +94,9 @@ impl Area {
         self.at == At::In(access)
     }
 
-    /// Notes that a long command that writes PARTITION_CONFIG is sent. The value of that byte is
-    /// unknown until the command ends well.
+    /// Records that a command that writes PARTITION_CONFIG is sent by a client
+    /// ([`Kind::LongCommand`](super::Kind::LongCommand)). The value of that byte is unknown until
+    /// the command ends well.
     fn ordered(&mut self) {
         if core::mem::replace(&mut self.doubt, true) {
             self.config = None;

@@ -19,7 +19,7 @@ const PAGE_BLOCKS: u32 = 8;
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
     count: u8,
-    /// Number of entries of `segments` that are set: the memory of the phase.
+    /// Number of entries of `segments` that are set: the memory of the transfer.
     filled: u8,
     blocks: u32,
     lba: u64,
@@ -219,7 +219,7 @@ impl<const N: usize> Batch<N> {
         self.append(index, blocks);
     }
 
-    /// Sets the memory of the pack's header.
+    /// Sets the memory of the block that describes the transfers of a packed command (its header).
     pub fn set_header(&mut self, segment: Segment) {
         if let Some(first) = self.segments.first_mut() {
             *first = segment;

@@ -63,7 +63,7 @@ const LEFT_OPEN: u32 = 1 << 17;
 const QUEUE: u32 = 1 << 18;
 /// Packed commands may be used.
 const PACKS: u32 = 1 << 19;
-/// Chains of transfers may be used.
+/// Transfers may be sent to the controller in chains (several in one list).
 const CHAINS: u32 = 1 << 20;
 /// The engine watches clients that read or write sequentially, to learn whether more of their
 /// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
@@ -124,7 +124,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind = kind;
     }
 
-    /// Returns which kind of phase the controller has whose end the fast path may handle.
+    /// Returns which kind of work the controller has, if the fast path may handle its end.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind
@@ -178,7 +178,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
+    /// Returns whether only urgent requests start: the engine is halted, waits for the supervisor
+    /// (for example to bring the card up again), or does not know yet whether the card is present.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }
@@ -206,7 +207,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & DEAD != 0
     }
 
-    /// Returns whether no cause stops an ordinary read or write.
+    /// Returns whether nothing stops an ordinary read or write (see the module for what may).
     #[inline(always)]
     pub fn are_none(&self) -> bool {
         self.word == 0
@@ -219,8 +220,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Closes the fast path for the next request, because one of the causes against it may hold
-    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
+    /// Makes the next request take the general path, because something that forbids the fast path
+    /// (the path with few checks) may have begun. Sets [`UNREAD`]: the general path checks again
+    /// what still holds.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {
@@ -238,9 +240,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether a request may take the fast path: the engine has one, and no cause stops it.
-    /// The causes [`WATCHED`] and [`DRIVEN`] are ignored, since they do not concern the card or
-    /// recovery.
+    /// Returns whether a request may take the fast path (the path with few checks): the engine has
+    /// one, and nothing forbids it. The bits [`WATCHED`] and [`DRIVEN`] are ignored, since they do
+    /// not concern the card or recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -310,8 +312,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.is_fast()
     }
 
-    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
-    /// no cause stops the next request.
+    /// If something may stop requests (such as a failure that is handled), checks whether it still
+    /// does. Returns true if nothing stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {

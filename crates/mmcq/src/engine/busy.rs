@@ -183,8 +183,8 @@ impl BusyTimes {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a control request, or the engine's own switch back to the user area, is
-    /// using the card.
+    /// Returns whether the card is used by a request that is no read or write of blocks (such as a
+    /// flush), or by the engine's own switch back to the user area.
     pub fn is_control_busy<P: Profile>(&self, area: &Area) -> bool {
         self.has_control() || P::RECOVERS && area.is_returning()
     }

@@ -53,7 +53,8 @@ pub(super) enum OnLine {
     Task(Step),
 }
 
-/// Why the code for commands during data is called.
+/// The occasion on which the engine calls the code that sends a second command during the data of
+/// another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     /// A command to an I/O function waits while another command transfers data. The called code

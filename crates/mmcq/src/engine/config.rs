@@ -54,7 +54,8 @@ pub struct CardParams {
     pub protected: bool,
     /// The quirks of the card: the standard paths that do not work with it.
     pub quirks: Quirks,
-    /// Whether the card is an eMMC, which has other partitions.
+    /// Whether the card is an eMMC. An eMMC has boot, RPMB and general purpose partitions besides
+    /// the user area.
     pub emmc: bool,
 }
 
@@ -178,7 +179,7 @@ pub enum Acknowledge {
 /// When a transfer stays open for requests that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StaysOpen {
-    /// Never: each transfer is closed.
+    /// Never: the engine closes each transfer when its requests are done.
     Never,
     /// A transfer stays open while a request that continues it is queued. It also stays open during
     /// a pause, if that has saved more time than it has cost in earlier pauses: the engine measures
@@ -233,8 +234,8 @@ pub struct Config {
     /// ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
     /// ([`Profile::Tails`](crate::sched::Profile::Tails)) may leave this code out of the firmware.
     pub tail_ns: u32,
-    /// Most phases of I/O functions in a row while memory requests wait; then one memory request
-    /// gets its turn.
+    /// Largest number of I/O function commands (each with its data) in a row while reads or writes
+    /// of memory wait; then one of these gets its turn.
     pub io_burst: u8,
     /// Longest time, in nanoseconds, that the bus is reserved for the next command of an I/O
     /// function's driver ([`Chain::More`](crate::sdio::Chain)) while reads and writes of memory
@@ -341,7 +342,8 @@ pub struct Stats {
     /// Number of buffers that were lost because the caller had not taken them back when another
     /// request needed their slot.
     pub leaked: Count,
-    /// Number of transfers that continued an open one, without a command.
+    /// Number of transfers that continued a multi-block transfer which the card still had open, so
+    /// that no new command was sent.
     pub continued: Count,
     /// Number of open transfers that were closed, for each reason ([`Close`]).
     pub closed: [Count; Close::COUNT],

@@ -61,8 +61,8 @@ impl Durability {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Returns whether the card has completed changes since the last flush. If so, a later error
-    /// may belong to one of them.
+    /// Returns whether writes or other changes have been completed on the card since the last
+    /// flush. If so, a later error of the card may belong to one of them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }
@@ -239,9 +239,10 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether CMD13 reads the status of earlier writes as soon as no other command is
-    /// sent. It does not if all these writes are complete already ([`Acknowledge::Transferred`]):
-    /// then the response of the next command shows the status early enough.
+    /// Returns whether the engine asks for the status of earlier writes by a CMD13 of its own, as
+    /// soon as no other command is sent. False if all these writes are complete already
+    /// ([`Acknowledge::Transferred`]): then the response of the next command shows the status early
+    /// enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()

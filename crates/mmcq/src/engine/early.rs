@@ -43,8 +43,8 @@ impl Early {
         self.told = status & TOLD;
     }
 
-    /// Returns the R1 at the end of the transfer, without the bits that the engine has handled
-    /// already when it read this R1 early.
+    /// Returns the R1 `status` of the end of a transfer without the error bits that the engine has
+    /// handled already, when it read the same R1 during the data.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }

@@ -9,8 +9,8 @@ use crate::host::Direction;
 use crate::sched::{Policy, Profile, Waiting};
 
 impl<P: Profile> Order<P> {
-    /// Returns the request in slot `index` as the policy sees it; `None`: the policy gets no
-    /// reports of requests, because it always picks the oldest.
+    /// Returns the request in slot `index` in the form that the scheduling policy gets. `None`: the
+    /// policy always picks the oldest request, and so gets no reports of requests.
     pub fn view<const N: usize>(&self, slots: &Slots<N>, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { slots.waiting(index) }
     }

@@ -42,8 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes the state without any code for requests of several steps. This is a function, because
-    /// a constant (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state of an engine whose [`Engine::enable_extended_ops`] was not called. This is a
+    /// function, because a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -101,8 +101,8 @@ pub(super) enum Event {
     /// A request needs the user area of the card, but the card is in another partition and must be
     /// switched back first.
     Return,
-    /// Recovery takes the control request from the controller between its steps: to repeat it
-    /// later, or because the card is given up.
+    /// Recovery ends the present step of the control request early: to repeat the request later, or
+    /// because the card is given up.
     BreaksOff,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct Memory {
     status: u32,
     /// The part of an erase that one CMD38 does now (piece), and the learned speed of erases.
     erasing: Round,
-    /// When this piece of an erase, or this flush by register, began.
+    /// Time in ns at which this piece of an erase, or this flush by register, began.
     began_ns: u64,
     /// The partition that the card's block commands reach now, as far as the engine knows.
     area: Area,
@@ -212,7 +212,7 @@ impl Memory {
         self.step = step;
     }
 
-    /// Sets the count of the transfers of a partition access to 0.
+    /// Sets the count of the transfers of an access to another partition to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -253,8 +253,8 @@ impl Memory {
         self.pieces = fate;
     }
 
-    /// Returns whether the request in progress, of kind `kind`, is a partition access without data
-    /// yet: at most the switch to its partition, and the count of its first blocks, were sent.
+    /// Returns whether the request in progress (`kind`) accesses another partition and has no data
+    /// yet: only the switch (CMD6) and the count (CMD23) may have been sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
@@ -269,8 +269,8 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
-    /// so that the card need not be polled. That depends on the controller.
+    /// Returns whether the end of this step's command also showed the end of the card's busy, so
+    /// that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {

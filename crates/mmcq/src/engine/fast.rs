@@ -20,7 +20,8 @@ use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// The kinds of phase whose end the fast path may handle.
+/// Kinds of work on the bus whose end the fast path may handle, instead of the general path with
+/// all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FastKind {
     Nothing,

@@ -5,7 +5,8 @@
 use super::fast::FastKind;
 use crate::host::Direction;
 
-/// The limits of the fast path that do not depend on the state of the engine.
+/// Limits within which a request may take the fast path (the short code path for ordinary
+/// requests). They depend on card and controller, and do not change with the state of the engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastLimits {
     /// The block number after the card's last block.

@@ -74,8 +74,8 @@ impl Functions {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Returns whether the last phase belonged to an I/O function although a read or write of the
-    /// memory part waited.
+    /// Returns whether the last command on the bus was for an I/O function although a read or write
+    /// of the card's memory part waited.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0
@@ -88,8 +88,9 @@ impl Functions {
         self.run < in_a_row_max
     }
 
-    /// Updates the count of phases of functions that were sent in a row although a memory request
-    /// waited: adds 1 if one waits now (`memory_waits`), otherwise sets 0.
+    /// Counts a command to an I/O function that is sent now. `memory_waits` true: a read or write
+    /// of memory waits meanwhile, so the count of such commands in a row rises by 1; false: it
+    /// becomes 0.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };

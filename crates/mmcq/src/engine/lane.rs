@@ -29,7 +29,9 @@ pub(super) enum Failure {
 #[repr(C)]
 pub(super) struct Lane<E, T> {
     stage: Stage,
-    /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
+    /// Slot of the request in progress that is no plain read or write of blocks, such as a flush
+    /// (also that of a durable write), a single command (raw), a change of the bus or a pause.
+    /// [`NONE`]: there is none.
     control: u8,
     /// Whether the engine has already passed the bus operation in progress (such as a change of the
     /// clock) to the host driver. False while the card still needs clocks before the operation.
@@ -41,7 +43,8 @@ pub(super) struct Lane<E, T> {
     failure: Failure,
     /// State of polling a busy card.
     busy: Busy,
-    /// The open transfer, and the runs of sequential requests.
+    /// The transfer that is kept open on the card for a following request, and what is known about
+    /// sequences of consecutive requests.
     streams: Streams,
     /// Limits of size within which a transfer may take the fast path.
     fast_limits: FastLimits,

@@ -420,7 +420,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.used()
     }
 
-    /// Returns the driver.
+    /// Returns the driver of the controller.
     pub fn host(&self) -> &H {
         self.bus.host()
     }

@@ -302,7 +302,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Main, timeout_ns, look_ns, now_ns);
     }
 
-    /// Starts a phase without data.
+    /// Starts a command without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
         self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
@@ -393,9 +393,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins to free a mapping that another request uses: by the next `poll`, or by reading the
-    /// status that writes wait for. Returns false if no other request has a mapping that can be
-    /// freed.
+    /// Begins to free a DMA mapping, because request `index` needs one. A request that waits or has
+    /// ended loses its mapping in the next `poll`. If there is none, reads the card's status
+    /// (CMD13), which ends the writes that still wait for their result. Returns false if no mapping
+    /// can be freed in these ways.
     #[cold]
     #[inline(never)]
     pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {

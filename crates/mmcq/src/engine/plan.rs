@@ -120,8 +120,9 @@ impl Plan {
         Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
     }
 
-    /// Returns two times of a transfer of this direction and length: how long the controller waits
-    /// for the card, and after how long the engine gives up.
+    /// Returns two times in ns for a transfer of this direction and length: how long the controller
+    /// waits for the card, and after how long the engine gives up. `wire_ns`: time of the data on
+    /// the wire.
     #[inline(always)]
     pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
         let [read_ns, write_ns] = self.timeout_ns;

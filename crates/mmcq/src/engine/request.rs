@@ -54,12 +54,13 @@ pub enum Kind {
     /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)), a CMD52 does
     /// not wait for a data transfer, so it may be done before an older CMD53.
     Io {
-        /// The phase; its data use the request's buffer.
+        /// The command (with its response, data and busy); its data use the request's buffer.
         phase: Phase,
         /// Longest time for the command, its data and busy, in nanoseconds.
         timeout_ns: u64,
-        /// Whether the client will submit its next step as soon as this one is done. Then no memory
-        /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
+        /// Whether the client will submit another command as soon as this one is done. Then no
+        /// memory request gets the bus for a short time
+        /// ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
     /// A change of the bus, such as its power, clock or width. A barrier: no other request
@@ -151,7 +152,7 @@ impl Kind {
     }
 }
 
-/// A request with its memory.
+/// What a client asks the engine to do, with the memory for the data.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {
@@ -262,7 +263,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns whether tuning is complete, after a raw tuning phase.
+    /// Returns whether tuning is complete. Valid for the result of a tuning command that was sent
+    /// as a raw request ([`Kind::Raw`]).
     pub const fn is_tuned(&self) -> bool {
         self.bytes != 0
     }
@@ -327,7 +329,8 @@ pub enum Error {
     /// Written data did not reach the medium. The value is the status (R1) that showed this after
     /// the transfer.
     Program(u32),
-    /// The controller reported no end of a phase before its deadline, in any try.
+    /// The controller did not report the end of a command, of its data or of its busy before the
+    /// engine's deadline, in any try.
     Silent,
     /// A bus operation failed.
     Bus(BusOp),

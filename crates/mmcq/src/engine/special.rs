@@ -97,10 +97,10 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Completes the requests that wait for a flush, because the flush that has just ended served
-    /// them too. A write among them is not sent again, since a younger write to the same blocks may
-    /// be complete. Flushes in the queue are not completed if a lost write is still to be reported
-    /// to one of them.
+    /// Completes the requests that wait for a flush, because the flush that has just ended (in slot
+    /// `control`) served them too. A write among them is not sent again, since a younger write to
+    /// the same blocks may be complete. Flushes in the queue are not completed if `ledger` still
+    /// has a lost write to report to one of them.
     pub fn end_flushed(&mut self, ledger: &Durability, control: u8) {
         let joins = ledger.is_settled();
         for index in bits(self.take_served(control, joins)) {

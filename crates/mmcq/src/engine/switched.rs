@@ -37,7 +37,8 @@ impl SwitchedOn {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Stops the use of all features that were not restored after an initialisation.
+    /// Stops the use of packed commands after an initialisation of the card, unless the card was
+    /// set again to report those that fail. Also closes the fast path.
     #[cold]
     pub fn disarm_unrestored<H: Host, P: Profile>(&mut self, blockers: &mut Blockers<H, P>) {
         if let Some(packs) = self.packs_mut() {

@@ -227,8 +227,8 @@ impl<P: Profile> Order<P> {
 
 impl<H: Host, P: Profile> Blockers<H, P> {
     /// Returns whether the next transfer must start at once, without a delay for more requests.
-    /// That holds during an incident, before a tuning, while the engine is suspended or halted, and
-    /// when the card needs a chore (such as a tuning that is due).
+    /// That holds while a failure is handled, before a tuning, while the engine is suspended or
+    /// halted, and when periodic work for the card (such as a tuning) is due.
     pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
         let ails = incident.is_open() || bus.wire().is_doubted();
         ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)

@@ -24,8 +24,8 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// Time at which the engine must be called for the stage in progress, for example to poll the
-    /// card.
+    /// Time at which the engine must be called to continue its present work, for example to poll a
+    /// busy card.
     wake_ns: u64,
     /// Time in ns at which the engine gives up waiting for the command or pause in progress.
     limit_ns: u64,
@@ -42,8 +42,8 @@ pub(super) struct Timers {
     alarm_ns: u64,
     /// Time in ns until which a transfer stays open without a request that continues it.
     hold_ns: u64,
-    /// Time until which the bus is reserved for the next command of an I/O function whose client
-    /// announced one; 0: the bus is not reserved.
+    /// Time in ns until which the bus is reserved for the next command of an I/O function whose
+    /// client announced one; 0: the bus is not reserved.
     chain_ns: u64,
     /// Latest time until which the scheduler may keep the controller idle although requests wait;
     /// 0: the scheduler does not do so now.
@@ -209,8 +209,8 @@ impl Timers {
         self.look_ns != NEVER
     }
 
-    /// Takes a due poll for the card interrupt. Returns whether a poll was due; the caller has to
-    /// set the time of the next one.
+    /// Returns whether a poll for the card interrupt is due. If so, no further poll is planned: the
+    /// caller has to set the time of the next one.
     #[inline]
     pub fn take_look(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.look_ns;
@@ -368,7 +368,8 @@ impl Timers {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets the time at which the engine stops waiting for the supervisor's help.
+    /// Sets the time at which the engine gives up waiting for work that it has requested from the
+    /// supervisor (help), such as a new initialisation of the card.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;

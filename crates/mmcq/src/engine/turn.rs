@@ -191,11 +191,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
-    /// queued requests continue. An error leads to the next step of the recovery ladder, and at
-    /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the previous card. Returns
-    /// false and does nothing if help was not requested, or if the engine has since requested other
-    /// help.
+    /// Reports the result of the work that the engine has requested from the supervisor (help, such
+    /// as a new initialisation of the card). `Ok`: the card is in `tran`, and these are its
+    /// parameters; queued requests continue. An error leads to the next step of the recovery
+    /// ladder, and at last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the
+    /// previous card. Returns false and does nothing if help was not requested, or if the engine
+    /// has since requested other help.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);
@@ -444,9 +445,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Reads the status of earlier writes, and closes an open transfer in time, while the policy
-    /// keeps the controller idle or a start is delayed. The policy may wait for the client of these
-    /// writes, which waits for their results.
+    /// Called while the scheduling policy keeps the controller idle, or while the start of a
+    /// transfer is delayed. Reads the status of earlier writes (CMD13), because the policy may wait
+    /// for the client of these writes, which waits for their results. If a transfer is open on the
+    /// card, closes it when its time is over.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.lane.streams().is_left_open::<H>() {
             if self.durability.asks_soon::<N, P>(&self.slots, &self.config) {

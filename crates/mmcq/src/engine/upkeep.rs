@@ -90,7 +90,8 @@ impl Upkeep {
         (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
     }
 
-    /// Notes the mode of a card that was initialised again, for the next supervisor.
+    /// Stores the bus mode (timing, width, clock) of a card that was initialised again; the next
+    /// supervisor uses it.
     pub fn set_mode(&mut self, mode: Mode) {
         (self.timing, self.width, self.clock_hz) = mode;
     }
@@ -153,8 +154,9 @@ impl Supervisor {
         }
     }
 
-    /// Sets from when on all requests wait for one of the supervisor's chores (exception events,
-    /// tuning, rest): the time at which the first of them is due.
+    /// Sets the time from which all requests wait until the supervisor has done periodic work for
+    /// the card (a read of exception events, a tuning, saving power): the time at which the first
+    /// of these is due.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }
@@ -183,7 +185,8 @@ impl Supervisor {
         self.plan_chores(timers);
     }
 
-    /// Postpones a chore (`help`) that the supervisor could not do.
+    /// Postpones periodic work for the card (`help`, such as a new tuning) that the supervisor
+    /// could not do.
     pub fn put_off(&mut self, timers: &mut Timers, record: &Record, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {

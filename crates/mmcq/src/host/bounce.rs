@@ -33,7 +33,8 @@ impl Used {
     const NONE: Used = Used { bus: 0, bytes: 0 };
 }
 
-/// A pool of `PIECES` (1 to 64) equal pieces that extends a platform's [`Dma`].
+/// A pool of bounce buffers: `PIECES` (1 to 64) pieces of memory of equal size. It extends a
+/// platform's [`Dma`], and copies the data of memory that the controller cannot reach.
 #[derive(Debug)]
 pub struct Bounce<D: Dma, const PIECES: usize> {
     dma: D,

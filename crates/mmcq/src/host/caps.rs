@@ -39,8 +39,8 @@ pub struct Caps {
     pub auto_stop: bool,
     /// Whether the controller itself can send CMD23 before a transfer.
     pub auto_count: bool,
-    /// Whether CMD23 must not be sent, neither by the controller itself nor as a phase, because the
-    /// controller does not support it.
+    /// Whether CMD23 must not be sent, neither automatically by the controller nor by the engine as
+    /// a command, because the controller does not support it.
     pub no_count: bool,
     /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
     /// several phases: see [`Auto::Continue`](super::Auto::Continue).

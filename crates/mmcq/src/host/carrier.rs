@@ -64,8 +64,10 @@ impl Carrier {
         Ok(Done::default())
     }
 
-    /// Adds the error bits from the responses of earlier carriers to the response in `done`, and
-    /// clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine sent.
+    /// Reports errors that the card signalled in the CMD13 of earlier carriers (CMD13 that carry
+    /// write data), which the engine did not see. Adds their error bits to the response in `done`,
+    /// and clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine
+    /// sent.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
     }

@@ -11,7 +11,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {
-    /// Largest number of transfers in a chain.
+    /// Largest number of transfers that the controller executes one after the other as one chain,
+    /// with one interrupt at the end.
     pub entries: u8,
     /// Largest number of memory segments in a transfer of a chain.
     pub max_segments: u16,
@@ -38,7 +39,8 @@ pub enum ChainError {
     /// The controller is older than version 4.10, or is not in version 4 mode; the value is the
     /// Specification Version Number.
     Version(u8),
-    /// The driver does not transfer data by ADMA2, or the end of busy raises no interrupt.
+    /// Chains are not possible, because the driver does not transfer data by ADMA2, or because the
+    /// end of busy raises no interrupt.
     Transfer,
     /// The memory of the list cannot be used for DMA.
     List(DmaError),
@@ -101,8 +103,8 @@ impl core::error::Error for ChainFault {}
 /// Events that [`ChainHost::ack_chain`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainEvents {
-    /// End of the chain: `Ok` if all transfers ended without a fault, `Err` if one failed, `None`
-    /// if the chain has not ended.
+    /// Result of the chain (the list of transfers), if it has ended: `Ok` if all transfers ended
+    /// without a fault, `Err` if one failed. `None`: it has not ended.
     pub end: Option<Result<(), ChainFault>>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,

@@ -3,7 +3,7 @@
 
 use crate::spec::response::Response;
 
-/// Cause of a failed phase.
+/// Why a command, its data or its busy failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ pub enum Stage {
 pub struct Fault {
     /// Cause of the failure.
     pub cause: Cause,
-    /// The part of the phase that failed.
+    /// The part of the work that failed: the command, the data or the busy.
     pub stage: Stage,
     /// The command's response, if the controller received it.
     pub response: Option<Response>,
@@ -68,7 +68,8 @@ impl core::fmt::Display for Fault {
     }
 }
 
-/// Returns which device failed in a phase, and how: the subject of a sentence, and its predicate.
+/// Explains a failed command in words: returns which device failed and how, as the subject of a
+/// sentence and its predicate.
 pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'static str) {
     let of_card = match stage {
         Stage::Command => "the card's answer",
@@ -103,7 +104,7 @@ pub struct Done {
     /// The R1 of the CMD12 that the controller has sent itself after the data; `None`: it sent
     /// none.
     pub stop: Option<u32>,
-    /// In a phase of tuning: whether the controller has found its sampling point.
+    /// After a tuning command: whether the controller has found its sampling point.
     pub tuned: bool,
 }
 
@@ -131,7 +132,8 @@ impl FastEnd {
 /// Events that [`Host::ack`](super::Host::ack) returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
-    /// The end of the phase in progress; `None` if it has not ended.
+    /// Result of the work in progress (a command with its data and busy), if that has ended;
+    /// `None`: it has not ended.
     pub phase: Option<Result<Done, Fault>>,
     /// Whether a function on the card requests attention (DAT1 low). The driver masks the card
     /// interrupt until [`Host::card_irq`](super::Host::card_irq) enables it again.

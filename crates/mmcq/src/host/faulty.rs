@@ -37,7 +37,8 @@ use core::ops::Range;
 pub enum Point {
     /// The engine starts a [`Phase`] (a command with its data and busy).
     Start,
-    /// The driver reports the end of a phase, and a fault can change that report.
+    /// The driver reports the end of a command (with its data and busy); a fault can change this
+    /// report.
     End,
     /// The engine reads the driver's events (a poll).
     Ack,
@@ -57,14 +58,14 @@ pub enum Strike {
     /// At a start: the command does not reach the card, and there is no interrupt; a later `ack`
     /// returns a timeout (A2, `cmd_lost`).
     Unsent,
-    /// At an end: the phase is reported as failed, with this cause at this stage. The card has
-    /// executed the command. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout`
-    /// at `Command` a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
-    /// `resp_end`). `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` at
-    /// `Data` a block without CRC status, or one that comes too late (A7, `wr_nostat`; A9,
-    /// `rd_delay`). `Dma` is a bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic
-    /// commands (E8, `acmd_crc`). `Gone` is a controller without a clock for a moment (E15,
-    /// `mmio_dead`).
+    /// At the end of a command (with its data and busy): the command is reported as failed, with
+    /// this cause at this stage. The card has executed it. `Crc` at `Command` is a damaged response
+    /// (A1, `resp_crc`), `Timeout` at `Command` a lost one (A3, `resp_lost`), `Index` and `EndBit`
+    /// a wrong one (A4, `resp_idx`, `resp_end`). `Crc` at `Data` is a damaged block (A6, `rd_crc`;
+    /// A7, `wr_crc`), `Timeout` at `Data` a block without CRC status, or one that comes too late
+    /// (A7, `wr_nostat`; A9, `rd_delay`). `Dma` is a bad descriptor (E6, `adma_err`); `Stop` and
+    /// `Count` are automatic commands (E8, `acmd_crc`). `Gone` is a controller without a clock for
+    /// a moment (E15, `mmio_dead`).
     Failed(Cause, Stage),
     /// At the end of a [`Phase`] whose response is an R1: these bits are set in the R1 (faults A5,
     /// `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
@@ -107,7 +108,7 @@ impl Strike {
 /// When a fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At the event with this number, counted from 1 for each kind of call.
+    /// At one call of the driver: the one with this number, counted from 1 for each kind of call.
     Nth(u64),
     /// At the event with this number, and at every later one; events are counted as for
     /// [`When::Nth`].

@@ -70,9 +70,8 @@ pub enum Auto {
     /// command. The card's transfer stays open after the phase's data. More data
     /// ([`Continue`](Auto::Continue)) or the engine's CMD12 follow (needs [`Caps::continue_data`]).
     Open,
-    /// The phase has only data, without a command or a response. An earlier phase has sent
-    /// `command`, an open-ended CMD18 or CMD25, and its transfer is still open (needs
-    /// [`Caps::continue_data`]).
+    /// There is no command and no response, only data. An open-ended CMD18 or CMD25 (`command`) was
+    /// sent earlier, and its transfer is still open on the card (needs [`Caps::continue_data`]).
     Continue,
     /// The controller sends CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,
@@ -275,9 +274,9 @@ pub unsafe trait Host {
     /// busy; the driver sets the controller's timer by it.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
-    /// Starts a phase like [`start`](Host::start), for the most frequent phases: a read or write of
+    /// Does the same as [`start`](Host::start) for the most frequent commands: a read or write of
     /// blocks in one segment, or a command without data, each with an R1. A driver implements it if
-    /// it needs fewer instructions for these phases. Firmware without
+    /// it needs fewer instructions for these. Firmware without
     /// [`Profile::FAST`](crate::sched::Profile::FAST) does not contain it.
     #[inline]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
@@ -328,10 +327,11 @@ pub unsafe trait Host {
         }
     }
 
-    /// Returns the R1 of the phase in progress during its data. If the R1 of an automatic CMD23 has
-    /// reported errors of an earlier write, the returned R1 has these error bits too. `None` if the
-    /// R1 was not received yet (its arrival then interrupts), the phase has ended, or its R1 cannot
-    /// be read before its end. The end of the phase reports the same R1 again.
+    /// Returns the R1 of the command in progress while its data are still transferred. If the R1 of
+    /// an automatic CMD23 has reported errors of an earlier write, the returned R1 has these error
+    /// bits too. `None` if the R1 was not received yet (its arrival then interrupts), the command's
+    /// data and busy have ended, or the R1 cannot be read before that. The end of the phase (the
+    /// command with its data and busy) reports the same R1 again.
     fn early_r1(&mut self) -> Option<u32> {
         None
     }

@@ -116,7 +116,7 @@ impl Cursor {
 
     /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO; the first
     /// byte is in bits 7:0 of a word. Words that do not fit into the segments are read and dropped.
-    /// Only for phases that read, because a driver must not change the memory of a write.
+    /// Only for reads, because a driver must not change the memory of a write.
     pub fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {

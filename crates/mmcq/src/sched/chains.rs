@@ -49,8 +49,8 @@ pub struct ChainStats {
     pub transfers: u32,
     /// Number of chains in which a transfer failed.
     pub failures: u32,
-    /// Number of chains that the controller reported as complete although its registers
-    /// contradicted that.
+    /// Number of chains (lists of several transfers) that the controller reported as complete
+    /// although its registers contradicted that.
     pub disbelieved: u32,
     /// Number of failed chains after which a late error could belong to any earlier write of the
     /// chain: these writes were repeated, one at a time.
@@ -98,10 +98,12 @@ pub(crate) enum ChainAt {
     Failed { link: u8, believed: bool, well: bool },
 }
 
-/// The chain in progress, and the state that outlasts a chain.
+/// State of chains (several transfers in one list of the controller): the chain that is collected
+/// or executed now, and what is learned and counted over all of them.
 #[derive(Debug)]
 pub struct Chains {
-    /// The controller's limits for a chain. With fewer than two entries, chains are not used.
+    /// The controller's limits for a chain (a list of several transfers). If the list has fewer
+    /// than two entries, chains are not used.
     caps: ChainCaps,
     at: ChainAt,
     count: u8,

@@ -1,4 +1,4 @@
-//! Sets of slots.
+//! Sets of the engine's request slots: one bit for each slot.
 
 #[cfg(feature = "slots-128")]
 type Word = u128;

@@ -37,7 +37,7 @@ pub const PACKET_BYTES_MAX: u32 = 65_543;
 /// Number of times that a packet is requested, or sent, again.
 pub const RETRIES: u8 = 3;
 
-/// A received packet.
+/// Kind and length of a packet that the host has received from a Bluetooth function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Type of the packet: ACL 2, SCO 3, event 4, ISO 5. Commands (1) only go to the card.

@@ -154,8 +154,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// returns `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
-        /// Calls [`Engine::always_use_task_queue`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Calls [`Engine::always_use_task_queue`]. In a nested call (made while another call of
+        /// this stack is running), does nothing.
         pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
         /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
         /// page as an error.
@@ -171,7 +171,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::halt`]. A call from inside another call of this stack does nothing.
         pub fn halt(&mut self) = {};
-        /// Calls [`Engine::abort`]. A call from inside another call of this stack does nothing.
+        /// Calls [`Engine::abort`]. In a nested call (made while another call of this stack is
+        /// running), does nothing.
         pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::presence_changed`]. A call from inside another call of this stack does
         /// nothing.
@@ -190,8 +191,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::unmask_card_irq`]. A call from inside another call of this stack does
         /// nothing.
         pub fn unmask_card_irq(&mut self) = {};
-        /// Calls [`Engine::mask_card_irq`]. A call from inside another call of this stack does
-        /// nothing.
+        /// Calls [`Engine::mask_card_irq`]. In a nested call (made while another call of this stack
+        /// is running), does nothing.
         pub fn mask_card_irq(&mut self) = {};
         /// Calls [`Engine::take_retune`]. A reentrant call (from inside another call of this stack)
         /// returns `false`.
@@ -257,18 +258,19 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::task_stats`]. A call from inside another call of this stack returns
         /// `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
-        /// Calls [`Engine::pack_stats`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Calls [`Engine::pack_stats`]. In a nested call (made while another call of this stack is
+        /// running), returns `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
-        /// Calls [`Engine::chain_stats`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Calls [`Engine::chain_stats`]. In a nested call (made while another call of this stack
+        /// is running), returns `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
         /// Calls [`Engine::card_number`]. A call from inside another call of this stack returns
         /// [`CardNumber::ANY`].
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
-        /// Calls [`Engine::losses`]. A call from inside another call of this stack returns 0.
+        /// Calls [`Engine::losses`], which counts losses of data. In a nested call (made while
+        /// another call of this stack is running), returns 0.
         pub fn losses(&self) -> u8 = 0;
         /// Calls [`Engine::holds`]. A call from inside another call of this stack returns all
         /// zeros.
@@ -291,8 +293,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// ([`Engine::last_phase`]). Returns `None` if called from inside another call of this
         /// stack.
         pub fn last_phase(&self) -> Option<Span> = None;
-        /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data
-        /// line and a stopped clock.
+        /// Calls [`Engine::bus`]. In a nested call (made while another call of this stack is
+        /// running), returns one data line and a stopped clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
         pub(crate) fn is_unheard(&self) -> bool = false;
@@ -317,7 +319,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_ref().map(|engine| engine.host())
     }
 
-    /// Calls [`Host::present`]. A call from inside another call of this stack returns `false`.
+    /// Calls [`Host::present`]: whether a card is in the slot. In a nested call (made while another
+    /// call of this stack is running), returns `false`.
     pub fn present(&self) -> bool {
         self.host().is_some_and(Host::present)
     }
@@ -328,8 +331,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::dat0_busy)
     }
 
-    /// Calls [`Host::dat_levels`]. A call from inside another call of this stack returns the levels
-    /// of a busy card.
+    /// Calls [`Host::dat_levels`]: the levels of DAT3 to DAT0. In a nested call (made while another
+    /// call of this stack is running), returns 0, as for a busy card.
     pub fn dat_levels(&self) -> u8 {
         self.host().map_or(0, Host::dat_levels)
     }
@@ -367,7 +370,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_ref().map(|engine| engine.policy())
     }
 
-    /// Calls [`Engine::policy_mut`]. A call from inside another call of this stack returns `None`.
+    /// Calls [`Engine::policy_mut`]. In a nested call (made while another call of this stack is
+    /// running), returns `None`.
     pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())

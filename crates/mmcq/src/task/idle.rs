@@ -76,8 +76,8 @@ impl Idle {
         Idle { skips: Cell::new(false) }
     }
 
-    /// Starts watching, before the future is polled: from now on `may_sleep` sees what wakes the
-    /// future.
+    /// Marks this call as the one that waits. Called before each poll of the future: from then on
+    /// [`may_sleep`](Self::may_sleep) sees whether something has woken the future.
     pub(super) fn look(&self) {
         LAST.store(self.mark(), Relaxed);
     }

@@ -260,7 +260,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Returns the earlier one of `next_ns` and the next limit of a waiting request.
+    /// Returns the earlier of two times in ns: `next_ns`, and the time at which the next waiting
+    /// request gives up.
     #[inline(always)]
     pub(super) fn with_waits(&self, next_ns: Option<u64>) -> Option<u64> {
         match B::Lock::QUEUES {

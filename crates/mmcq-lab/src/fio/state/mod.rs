@@ -39,7 +39,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use written::Written;
 
-/// A transfer for the caller to do. The caller passes it back to [`JobState::complete`].
+/// One transfer (an I/O) that the worker wants to do next. The caller does it, and passes this
+/// value back to [`JobState::complete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Direction of the transfer's data.

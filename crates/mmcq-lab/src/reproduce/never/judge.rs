@@ -75,7 +75,7 @@ pub enum Verdict {
     /// runs beside a writer.
     Level,
     /// mmcq is within 1 % of the best setting of Linux, and both are within 1 % of what wire and
-    /// card allow: no stack can gain more.
+    /// card allow: no stack can be faster.
     AtLimit,
     /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,
@@ -234,8 +234,8 @@ impl Measured {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict on the cell. `open`: list of the cells in which mmcq is known to be
-    /// slower, or to have a longer percentile.
+    /// Compares mmcq with Linux in this cell (a board, a card and a load), and returns the result.
+    /// `open`: the cells in which mmcq is known to be slower, or to have a longer percentile.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();

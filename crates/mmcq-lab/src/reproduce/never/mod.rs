@@ -111,7 +111,7 @@ const FLUSHED: [Place; 3] = [
 /// these values, called a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards on which the cells run, each with a card and the settings of Linux.
+    /// Boards on which the loads run, each with a card and the settings of Linux.
     pub places: &'static [Place],
     /// Sizes in bytes of a request. Each combination of a size with the other parameters is one
     /// cell.
@@ -263,7 +263,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures (rate and latencies) of one setting's run in a cell.
+/// Returns the figures (rate and latencies) of one setting's run with this board, card and load.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {

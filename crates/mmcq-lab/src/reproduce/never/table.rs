@@ -16,7 +16,8 @@ pub struct Summary {
     /// Number of comparisons, with a sequential load without pauses, in which mmcq is faster than
     /// the best setting of Linux.
     pub sequential_faster: usize,
-    /// Number of sequential cells without pauses at the limit, where nothing can be gained.
+    /// Number of cases with a sequential load and without pauses that reach the physical limit,
+    /// where no stack can be faster.
     pub sequential_at_limit: usize,
     /// Number of cells (board, card and load) in which a setting is faster than the physical limit,
     /// so that the limit must be wrong.
@@ -27,7 +28,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts the results of these comparisons by their verdicts.
+    /// Counts the comparisons of mmcq with Linux by their results (mmcq faster, equal, slower and
+    /// so on).
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
@@ -73,8 +75,8 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
-/// mmcq is slower than Linux.
+/// Returns the tables of the comparison with Linux as text. `open` lists the cases for which a
+/// reason is known why mmcq is slower than Linux. [`text`] calls this with the built-in list.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
@@ -145,7 +147,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// Writes one line for each cell with this board and card in which a reader runs beside a writer.
+/// Writes one line for each load with this board and card in which a reader runs beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {

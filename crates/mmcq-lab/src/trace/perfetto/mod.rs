@@ -33,15 +33,16 @@ pub fn write(capture: &Capture) -> Vec<u8> {
     out.encode()
 }
 
-/// Way of a request through the stack: the phase that transferred its first block, and the
-/// interrupt after this phase.
+/// The two events of the recording that belong to a request, by their indexes: the command (with
+/// its data) that transferred the request's first block, and the interrupt after it. `None`: not in
+/// the recording.
 #[derive(Clone, Copy, Default)]
 struct Way {
     phase: Option<usize>,
     interrupt: Option<usize>,
 }
 
-/// Returns for each request the phase and the interrupt that served it. The phase is `None` if no
+/// Returns for each request its command on the bus and its interrupt. The command is `None` if no
 /// data command of the window names the request's first block. That is so for a task of the card's
 /// queue, and for a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
@@ -78,8 +79,8 @@ fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// Returns the number by which Perfetto joins a request with its phase and its interrupt by arrows
-/// (a flow); never 0.
+/// Returns the number by which Perfetto joins a request by arrows (a flow) with its command on the
+/// bus and its interrupt; never 0.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }

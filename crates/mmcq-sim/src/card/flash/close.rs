@@ -41,7 +41,8 @@ pub struct Close {
 /// Extra busy time for ending a write command in the middle of a long series of contiguous writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// Extra busy time in ns at the end of a write command that continues a long run.
+    /// Extra busy time in ns at the end of a write command that continues a long sequence of
+    /// consecutive writes.
     pub reopen_ns: u64,
     /// Length in bytes from which on a run counts as long. The extra time applies if the run had
     /// this length before the command began.
@@ -72,8 +73,8 @@ impl Gc {
     }
 }
 
-/// State from which the times of a write command follow: the present run of writes, and the garbage
-/// collection stalls so far.
+/// What decides the time of the next write command: the sequence of consecutive writes to which the
+/// last command belongs, and the number of garbage collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     /// Byte address directly after the last block of the last write command; `None`: there was

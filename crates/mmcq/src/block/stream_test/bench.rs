@@ -33,7 +33,7 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// What a run of requests has shown: its times, the checksum of its data, and the first wrong
+/// What a series of requests has shown: its times, the checksum of its data, and the first wrong
 /// block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {

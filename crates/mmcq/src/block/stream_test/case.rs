@@ -28,7 +28,7 @@ pub struct StreamCase {
 const COUNT_MAX: u32 = 0xffff;
 /// Number of requests after which a case with [`between`](StreamCase::between) reads another block.
 pub(super) const BETWEEN: u32 = 5;
-/// Blocks behind a run of writes that must be unchanged.
+/// Number of blocks behind a series of writes that are checked to be unchanged.
 pub(super) const GUARD: u32 = 8;
 const MS: u64 = 1_000_000;
 

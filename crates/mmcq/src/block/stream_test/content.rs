@@ -45,8 +45,8 @@ pub(super) fn fill(buf: &mut [u8], lba: u64, shift: u32, blocks: u32, version: u
     }
 }
 
-/// Returns whether a block has exactly the data that the run with number `version` wrote to the
-/// block `lba`.
+/// Returns whether a block has exactly the data that the test's series of requests with number
+/// `version` wrote to the block `lba`.
 pub(super) fn is_block(block: &[u8], lba: u64, version: u32) -> bool {
     block.chunks_exact(8).enumerate().all(|(at, bytes)| number_of(bytes) == word(lba, version, at))
 }

@@ -30,7 +30,7 @@ pub enum StreamOutcome {
     /// The engine has repeated requests: the controller could not begin or continue an open
     /// transfer.
     Repeated {
-        /// Number of phases that have failed or never ended.
+        /// Number of transfers that have failed or never ended.
         faults: u32,
     },
     /// The data that were read, or read back, are not the data that should be there.

@@ -43,10 +43,11 @@ pub struct Span {
 pub(super) enum Outcome {
     /// The controller has accepted the phase (a command with its data) and executes it.
     Started,
-    /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
-    /// refusal.
+    /// The lines are in use, and the engine tries again soon. `first`: this command was refused for
+    /// the first time.
     Again { first: bool },
-    /// The lines were still in use when the time limit since the first refusal had passed.
+    /// The command was not started: the lines were still in use when the time limit since the first
+    /// refusal had passed.
     Late,
     /// The controller does not support this command, or its data.
     Unsupported,
@@ -101,13 +102,14 @@ impl<H> Bus<H> {
         &self.phase
     }
 
-    /// Sets the phase that the controller gets next.
+    /// Sets the next command with its data (a [`Phase`]) for the controller; does not start it.
     #[inline(always)]
     pub fn prepare(&mut self, phase: Phase) {
         self.phase = phase;
     }
 
-    /// Handles the driver's answer to the start of a phase: the phase was started, or refused.
+    /// Handles the driver's answer when a command (a [`Phase`]) was to be started: it was started,
+    /// or refused because the lines are in use or because of an error.
     #[inline(always)]
     pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
         match result {
@@ -146,7 +148,7 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Clears the note that the lines were in use when the phase was to start: the phase has
+    /// Clears the note that the lines were in use when a command was to be started: the command has
     /// failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
@@ -259,8 +261,8 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// Tests that each phase has its own time limit for refusals of its start: the time that an
-    /// earlier phase was refused does not count.
+    /// Tests that each command has its own time limit for refusals of its start: the time that an
+    /// earlier command was refused does not count.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

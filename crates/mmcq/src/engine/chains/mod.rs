@@ -58,8 +58,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether a request waits that could be another transfer of the chain, in addition to
-    /// the requests in `part`, which are to be the first one.
+    /// Returns whether a request waits that could be the second transfer of a chain (a list of
+    /// several transfers). The requests in `part` are to be the first one.
     pub fn has_other_link<P: Profile>(&self, card: &Card, ledger: &Durability, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may =
@@ -135,8 +135,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
-    /// Returns whether a chain may begin now: the card ends transfers by itself, its addresses have
-    /// no more than 32 bits, and no cause forbids at present to collect requests.
+    /// Returns whether the engine may begin to collect transfers for a chain now: the card ends
+    /// transfers by itself, its addresses have no more than 32 bits, and nothing in the engine's
+    /// state (such as a failure that is handled) forbids it.
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);

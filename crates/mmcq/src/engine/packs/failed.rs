@@ -204,7 +204,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
-    /// Marks all writes of the pack to be written again, one at a time.
+    /// Marks all writes of the packed command to be written again, one at a time: the card reported
+    /// an error and named none of them.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
         self.lane.set_fate(Fate::Known);

@@ -208,8 +208,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether a pack may begin now: the card knows CMD23, there is memory for the header,
-    /// and no cause stops packs.
+    /// Returns whether the engine may begin to collect transfers for a packed command now: the card
+    /// knows CMD23, there is memory for the header, and nothing in the engine's state (such as a
+    /// failure that is handled) forbids it.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();
@@ -331,8 +332,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the entries of the pack on the controller: as a packed command if there are several,
-    /// as an ordinary transfer if there is one.
+    /// Starts the transfers that were collected for a packed command: as a packed command if there
+    /// are several, as an ordinary transfer if there is one.
     fn start_pack(&mut self, now_ns: u64) {
         let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;

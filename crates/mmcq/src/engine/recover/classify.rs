@@ -66,7 +66,7 @@ pub struct RecoveryEvent {
     /// The card's status since this failure: the OR of all R1 that have come while it is being
     /// handled.
     pub status: u32,
-    /// The step that was taken.
+    /// The step of recovery that the engine took for this failure.
     pub step: RecoveryStep,
 }
 
@@ -82,8 +82,8 @@ pub(in super::super) struct Trace {
 }
 
 impl Trace {
-    /// Number of steps of recovery that the trace stores; fewer on small cores, which have little
-    /// memory.
+    /// Number of the last steps of recovery that are stored; fewer on small cores, which have
+    /// little memory.
     const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {

@@ -23,7 +23,7 @@ const GAP_NS: u64 = 5_000_000_000;
 /// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// Time limit, in ns, to bring up a new card; each extension by the supervisor restarts it. A
-/// forced erase alone may be one phase of three minutes.
+/// forced erase alone may be one command with three minutes of busy.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
@@ -205,7 +205,8 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor is asked to
+    /// end.
     Over,
 }
 
@@ -221,7 +222,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns whether the supervisor has a request for a chore: work on a card that has no fault.
+    /// Returns whether the supervisor has a request for periodic work on a card that has no fault,
+    /// such as a tuning.
     pub fn has_chore(&self) -> bool {
         matches!(
             self.helping().asked,

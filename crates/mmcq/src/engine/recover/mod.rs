@@ -81,19 +81,19 @@ pub(super) struct Incident {
     slowed: u8,
     /// Whether the failed command was CMD23, which tells the card the length.
     counting: bool,
-    /// Whether the failed phase was CMD25.
+    /// Whether the failed command was CMD25.
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
-    /// Whether the failed phase should have continued an open transfer. Its requests are then tried
-    /// again with a new command, and the failure does not count as a try.
+    /// Whether the failed transfer should have continued an open one, without a command. Its
+    /// requests are then tried again with a new command, and the failure does not count as a try.
     again: bool,
     /// Whether a tuning was requested because the card did not even respond to CMD13. Then recovery
     /// cannot continue before this tuning.
     unheard: bool,
     /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,
-    /// Number of failed phases in the present round (pass) of recovery.
+    /// Number of failed commands in the present round (pass) of recovery.
     faults: u8,
     /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
@@ -242,8 +242,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the engine's recovery.
-    /// This holds for raw phases (such as recovery's own), phases of I/O functions, changes of the
-    /// bus and pauses, and for all requests while no card is known.
+    /// This holds for single commands that are sent as given (raw), commands to I/O functions,
+    /// changes of the bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -305,7 +305,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.steps()
     }
 
-    /// Takes the failed transfer or request from the controller.
+    /// Begins recovery after `failure`, or handles the failure of one of recovery's own steps.
     #[cold]
     pub(super) fn recover(&mut self, failure: Failure, now_ns: u64) {
         match (failure, self.lane.stage()) {

@@ -169,9 +169,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides the results of the writes that were sent before the failed transfer, at the end of a
-    /// pass of recovery. The card's status decides. If that status was lost, the writes are sent
-    /// once more.
+    /// Decides the results of the writes that were sent before the failed transfer, after recovery
+    /// has read the card's status. The status says whether the card has programmed them. If no
+    /// status was read, the writes are sent once more; an engine without recovery fails them.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {

@@ -5,7 +5,8 @@ use super::{Slots, State, bits};
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
-    /// Returns the requests that wait for the card's next status.
+    /// Returns the writes whose data the card has received, and whose result the card's next status
+    /// will show. One bit for each slot.
     #[inline(always)]
     pub fn settling(&self) -> SlotSet {
         self.settling

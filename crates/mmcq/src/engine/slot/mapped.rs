@@ -38,7 +38,7 @@ impl<const N: usize> Slots<N> {
         mapped
     }
 
-    /// Returns whether some queued request is perhaps not mapped.
+    /// Returns whether the memory of some queued request is perhaps not mapped for DMA.
     #[inline(always)]
     pub fn have_unmapped(&self) -> bool {
         self.unmapped

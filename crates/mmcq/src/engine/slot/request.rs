@@ -247,7 +247,7 @@ impl Slot {
         }
     }
 
-    /// Sets how many blocks are done.
+    /// Sets how many blocks of the request are already transferred.
     pub fn set_moved(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
     }

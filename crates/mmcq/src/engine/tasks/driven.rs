@@ -1,7 +1,7 @@
-//! Ordinary reads and writes while the controller's command queue engine has the lines, and nothing
-//! special is going on. There are three shortcuts. A request goes from `submit` to the doorbell
-//! without the queue. At the end of a task, its requests get their results directly. Then the next
-//! requests of the queue are sent directly.
+//! Fast path for ordinary reads and writes while the controller's command queue engine is on, and
+//! no error, flush or other special request is in progress. There are three shortcuts. A request
+//! goes from `submit` to the doorbell without the queue. At the end of a task, its requests get
+//! their results directly. Then the next requests of the queue are sent directly.
 //!
 //! This path is to tasks what the [fast path](super::super::fast) is to transfers. It skips the
 //! checks of [`hosted`](super::hosted), and leaves the same state as the path with these checks.

@@ -16,7 +16,8 @@ use crate::sched::{Demotion, Lanes, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Lets the software drive the card's queue from now on.
+    /// Stops the use of the controller's command queue engine for the reason `why`: from now on the
+    /// software drives the card's queue.
     #[cold]
     pub(in crate::engine) fn leave_engine(&mut self, why: Demotion) {
         if let Some(tasks) = self.tasks_mut() {

@@ -64,8 +64,8 @@ enum Chosen {
     Nothing,
     /// No task is chosen; the loop continues with this action first.
     Turn(Turn),
-    /// A task was chosen: its requests are in the engine's batch, and their memory is mapped for
-    /// DMA.
+    /// A task for the card's command queue was chosen: its requests are in the engine's batch, and
+    /// their memory is mapped for DMA.
     Task,
 }
 

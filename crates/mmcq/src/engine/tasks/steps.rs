@@ -85,7 +85,7 @@ impl<E, T: Lanes> Lane<E, T> {
         blockers.close_fast();
     }
 
-    /// Handles a card that has not switched its queue on.
+    /// Gives up the use of the command queue of a card that has refused to switch it on.
     pub fn refused_queue<H: Host>(&mut self, timers: &mut Timers, now_ns: u64) {
         let Some(tasks) = self.tasks_mut() else { return };
         tasks.demote(Demotion::Refused);

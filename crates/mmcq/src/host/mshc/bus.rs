@@ -348,8 +348,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the divider for the fastest clock not above `hz`; `None` if the clock cannot be that
-/// slow. With DDR the divider is at least 1.
+/// Returns the divider n for the fastest clock not above `hz`: the source divided by 2n, or
+/// undivided for n = 0, which DDR does not allow. `None` if the clock cannot be that slow.
 fn divide(source_hz: u32, hz: u32, ddr: bool) -> Option<u32> {
     let least = u32::from(ddr);
     if hz != 0 && source_hz <= hz {

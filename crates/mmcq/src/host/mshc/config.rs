@@ -10,7 +10,7 @@ const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 /// edge. DDR divides the source by at least 2; data on one edge may use the undivided source up to
 /// this frequency.
 const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
-/// Largest block of a phase, in bytes.
+/// Largest block size in bytes that the driver transfers.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Longest data timeout, in card clocks (24 bits).
 const TIMER_CLOCKS: u64 = 0xff_ffff;

@@ -60,7 +60,9 @@ pub(super) enum Work {
 }
 
 impl Active {
-    /// Returns how far the phase is; the value changes with each event of the phase.
+    /// Returns a value that changes with each event of the command in progress: how often the
+    /// driver has acknowledged its events, and the number of bytes that are still to be
+    /// transferred.
     pub(super) fn progress(&self) -> (u32, u32) {
         (self.acknowledged, self.left_bytes)
     }
@@ -95,7 +97,7 @@ impl Active {
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
     }
 
-    /// Returns whether the card may be busy after the phase.
+    /// Returns whether the card may be busy after this command: it was a write, or has an R1b.
     pub(super) fn may_be_busy(&self) -> bool {
         let write = matches!(self.work, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write));
         write || self.resp == Resp::R1b

@@ -105,7 +105,7 @@ impl<R: Regs> Pl181<R> {
     }
 
     /// Returns how many words the CPU can certainly transfer now: words in the FIFO, or space in
-    /// it, but no more than the phase needs.
+    /// it, but no more than the command's data still need.
     fn due(&self, work: Work, status: u32) -> u32 {
         let fifo = u32::from(self.fifo_words);
         let left = self.transfer.left_bytes.div_ceil(4);

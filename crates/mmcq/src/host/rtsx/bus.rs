@@ -442,8 +442,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.state.toggling |= self.bus.starts_clock;
     }
 
-    /// Stops the execution of the list of register operations, and the DMA. Afterwards no phase is
-    /// in progress.
+    /// Stops the execution of the list of register operations, and the DMA. Afterwards no command
+    /// or transfer is in progress.
     fn halt(&mut self) {
         self.active = None;
         self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };

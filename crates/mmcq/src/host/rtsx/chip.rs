@@ -117,8 +117,8 @@ impl Script {
 }
 
 impl RtsxConfig {
-    /// Returns the phases of sending and sampling before tuning: those of the board, or those that
-    /// are usual for the chip and the timing.
+    /// Returns the phases of the clocks that send and sample bits, for use before tuning: those of
+    /// the board, or those that are usual for the chip and the timing.
     pub(super) fn phases(&self, timing: Timing) -> (u8, u8) {
         let fast = timing == Timing::Sdr104;
         let send = match self.chip {

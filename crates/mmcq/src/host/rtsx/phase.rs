@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes its lists.
+//! Starts a command with its data (a phase): checks it and writes its lists.
 
 use super::list::{Extent, List};
 use super::regs::*;

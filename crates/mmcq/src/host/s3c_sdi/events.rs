@@ -12,7 +12,7 @@ use crate::spec::response::Response;
 enum Progress {
     /// The interrupt did not belong to the phase.
     None,
-    /// The phase has advanced, and has not ended.
+    /// The command or its data have advanced, and have not ended.
     Some,
     /// The command, with its data or busy, has ended with this result.
     Ended(Result<Done, Fault>),

@@ -99,8 +99,8 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     active: Option<Active>,
     transfer: Transfer,
     bus: Bus,
-    /// Whether the status has no stale bits and the FIFO is empty, because the last phase ended
-    /// without an error, or the controller was reset.
+    /// True: the status has no stale bits and the FIFO is empty, because the last command (with its
+    /// data) ended without an error, or the controller was reset.
     idle: bool,
     /// Whether the engine has enabled the card interrupt.
     card_irq: bool,

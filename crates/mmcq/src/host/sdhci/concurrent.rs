@@ -116,7 +116,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (self.concurrent, self.own_bits) = (None, ALL_BITS);
     }
 
-    /// Checks whether the CMD line is free for a command during the phase in progress.
+    /// Checks whether the CMD line is free for a second command during the data of the first one.
     fn free_line(&mut self) -> Result<(), StartError> {
         match self.concurrent.map(|beside| beside.line) {
             None | Some(Line::Free) => Ok(()),

@@ -11,8 +11,8 @@ use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Seg
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
-/// Interrupt status bits that belong to a phase: all except insertion and removal of the card, card
-/// interrupt, shared interrupts and re-tuning.
+/// Interrupt status bits that belong to a command or its data: all except insertion and removal of
+/// the card, card interrupt, shared interrupts and re-tuning.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// Interrupt status bits that the driver clears by writing 1.
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
@@ -30,8 +30,8 @@ const READY_LOOKS: u32 = 256;
 /// Largest number of reads of Present State before the driver decides that a Transfer Complete
 /// belonged to another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, so it may
-/// belong to an earlier transfer. The flag uses a bit that is no status bit of a phase.
+/// Flag in `Active::seen`: Transfer Complete came before the command's response, so it may belong
+/// to an earlier transfer. The flag uses a bit that is no status bit of a command or its data.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {

@@ -80,7 +80,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     r1_with_tc: bool,
     /// Which automatic command the controller sends in this phase.
     auto: Automatic,
-    /// State of a command that was sent during the data of a phase, until its end is handled.
+    /// State of a second command, sent while the data of another command are transferred; kept
+    /// until its end is handled. `None`: there is no second command.
     concurrent: Option<Concurrent>,
     /// Mask of the interrupt status bits that belong to the phase (the command that is executed,
     /// with its data and busy). While another command is sent during the phase's data, the mask
@@ -91,8 +92,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// Whether CMD and DAT are known to be idle and the interrupt status has no stale bits, because
     /// the last phase ended without an error.
     idle: bool,
-    /// Whether the last phase was a write, or made the card busy. The next response then shows
-    /// whether the card has executed that write or command without an error.
+    /// Whether the last command that the engine started wrote data, or made the card busy. The
+    /// response to the next command then shows whether the card has executed it without an error.
     programs: bool,
     shadow: Shadow,
 }

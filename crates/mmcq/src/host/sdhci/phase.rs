@@ -222,8 +222,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
     }
 
-    /// Returns which kind of automatic CMD23 the next phase uses. After a write or a busy it is the
-    /// kind whose response the driver reads, since the response may report errors of that write.
+    /// Returns which kind of automatic CMD23 the next command uses. After a write or a busy it is
+    /// the kind whose response the driver reads, since the response may report errors of that
+    /// write.
     #[inline(always)]
     fn count(&self) -> Automatic {
         if self.programs { Automatic::TellingCount } else { Automatic::Count }

@@ -12,7 +12,7 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Largest number of steps of a phase's program that one call executes.
+/// Largest number of steps of a command's program (its series of exchanges) that one call executes.
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
@@ -163,8 +163,8 @@ impl Program {
         let _ = self.step(line, segments);
     }
 
-    /// Continues the exchanges of the phase as far as possible without waiting. Returns the result
-    /// of the phase; `None` if it has not ended.
+    /// Continues the SPI exchanges of the command (with its data) in progress as far as possible
+    /// without waiting. Returns the result of the command; `None` if it has not ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {

@@ -14,7 +14,8 @@ const LOOK_LONGEST: u8 = 64;
 pub(super) enum Step {
     /// The phase needs no exchange: the driver knows the response.
     Said,
-    /// The phase needs no exchange: the card would not respond, so the phase ends with a timeout.
+    /// Nothing is sent: the card would not respond to this command, so the driver reports a timeout
+    /// at once.
     Unheard,
     /// Before the command is sent: waits until the card's line is high. CMD0, and a command during
     /// an open read, do not wait.

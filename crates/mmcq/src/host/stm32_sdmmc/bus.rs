@@ -27,7 +27,7 @@ enum Stage {
     Cycle,
     /// The end of the time for which the lines are high without a clock.
     Off,
-    /// The end of a command that is still in progress.
+    /// Waits for the end of a command that is still in progress.
     Command,
     /// The data path becomes idle, after the driver has stopped it.
     Abort,

@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a command with its data (a phase): checks it and writes the registers.
 
 use super::regs::*;
 use super::table::{BOUNCE_BYTES, Pieces};

@@ -38,7 +38,7 @@ pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// A multi-block transfer whose end was not sent to the card yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     /// A write that a CMD13 with further data (a carrier) can continue.
@@ -53,8 +53,8 @@ enum Plain {
     Other,
     /// The driver sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
-    /// such a command a carrier.
+    /// CMD13 that carries the next blocks of an open write as its data (the module calls it a
+    /// carrier).
     Carrier,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Gain {
     /// Length of the measured reads, in blocks.
     blocks: u32,
     /// Mean time in ns of reads that begin where the request before them ended; 0: none was
-    /// measured. The next field is that of all other reads.
+    /// measured. (`jump_ns` is the mean time of all other reads.)
     follow_ns: u32,
     jump_ns: u32,
 }

@@ -91,8 +91,8 @@ struct Turn {
     used_ns: u64,
     /// Time in ns up to which the turn's use of the card is already added to `used_ns`.
     counted_ns: u64,
-    /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
-    /// idle.
+    /// Time in ns until which the card is kept idle, so that the client that has the turn can send
+    /// its next request; `None`: the card is not kept idle.
     idle_until_ns: Option<u64>,
 }
 

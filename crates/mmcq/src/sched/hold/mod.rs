@@ -115,11 +115,11 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
-    /// Number of starts that were delayed.
+    /// Number of transfers whose start was delayed.
     pub count: u64,
     /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
-    /// Sum of all delays of starts, in nanoseconds.
+    /// Sum of the times by which starts of transfers were delayed, in nanoseconds.
     pub waited_ns: u64,
     /// Sum of the gains, in nanoseconds: for each delayed start whose missing requests came, the
     /// fixed time of a transfer minus the delay.
@@ -291,7 +291,7 @@ impl Hold {
         self.held.map(|held| held.until_ns)
     }
 
-    /// Returns the start of a transfer that is delayed now, if there is one.
+    /// Returns the transfer whose start is delayed now; `None`: no start is delayed.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()

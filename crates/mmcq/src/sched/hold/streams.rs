@@ -65,7 +65,8 @@ pub(super) struct Stream {
     /// Largest number of requests in flight at the last `times` completions. All of them had fewer
     /// requests than `depth` in flight.
     fewer: u8,
-    /// Number of completions in a row at which fewer requests than `depth` were in flight.
+    /// Number of completions in a row at which fewer requests than `depth` were in flight
+    /// (submitted and not complete).
     times: u8,
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
@@ -422,7 +423,8 @@ impl Streams {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
 
-    /// Returns the stream whose last request ends at this block.
+    /// Returns the known sequence of consecutive requests (stream) whose last request ends at block
+    /// `end`.
     pub fn ending_at(&self, direction: Direction, end: u64) -> Option<Stream> {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }

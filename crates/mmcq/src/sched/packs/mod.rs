@@ -17,8 +17,9 @@ use pays::Pays;
 /// packed command.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
-/// sending transfers. Packed commands take half a kilobyte for each engine.
+/// The ways `L` of sending transfers to the card (such as one at a time, or as tasks of the card's
+/// queue), and in addition packed commands: several transfers that are sent as one. This takes half
+/// a kilobyte of memory for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -67,7 +68,7 @@ impl PackStats {
         PackStats { writes: 0, reads: 0, entries: 0, split: 0, failures: 0, suspected: 0, demoted: None };
 }
 
-/// An entry of a pack: one transfer.
+/// One of the transfers that a packed command contains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub start: u64,
@@ -103,7 +104,8 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// The pack in progress, and the state that outlasts a pack.
+/// State of packed commands: the one that is collected or executed now, and what is learned and
+/// counted over all of them.
 #[derive(Debug)]
 pub struct Packs {
     /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
@@ -235,7 +237,8 @@ impl Packs {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
 
-    /// Notes that the pack is sent to the controller.
+    /// Records that the packed command is now sent to the controller, and counts it and its
+    /// transfers in the statistics. `direction`: whether it writes or reads.
     pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {
@@ -280,8 +283,8 @@ impl Packs {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// Counts a pack with a late error for which the card named no entry, so that any of its writes
-    /// may have failed.
+    /// Counts a packed command with a late error for which the card named no entry, so that any of
+    /// its writes may have failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

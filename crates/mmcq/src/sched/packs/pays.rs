@@ -16,7 +16,7 @@ const SHARE_SHIFT: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Pays {
     /// Mean time of a request in nanoseconds, first by direction (reads, writes), then by way
-    /// (alone, in a pack); 0: not known.
+    /// (alone, in a packed command); 0: not known.
     times_ns: [[u32; 2]; 2],
     /// The transfer that was begun last, if it is still alone. Its values: the direction (0: read,
     /// 1: write) and the way (0: alone, 1: in a pack), as in `times_ns`; its number of requests;
@@ -34,8 +34,9 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Decides whether this transfer is a pack, while other requests wait. `ended_ns`: when the
-    /// transfer before ended.
+    /// Decides whether the next transfer is sent as a packed command (true) or alone (false), while
+    /// other requests wait. `ended_ns`: end of the transfer before, from which the time of that way
+    /// is learned.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));

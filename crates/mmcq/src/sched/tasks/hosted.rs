@@ -166,7 +166,8 @@ impl Hosted {
         self.heard_ns
     }
 
-    /// Returns the time by which the command queue engine must have reported the end of a task.
+    /// Returns the time in ns by which the command queue engine must have reported the end of a
+    /// task.
     #[inline(always)]
     pub(crate) fn limit_ns(&self) -> u64 {
         self.heard_ns.saturating_add(self.longest_ns)

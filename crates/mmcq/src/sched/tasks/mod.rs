@@ -116,8 +116,8 @@ impl Tasks {
         stats: TaskStats::ZERO,
     };
 
-    /// Sets how many tasks the card's queue has, and allows its use again. Returns false if they
-    /// are too few.
+    /// Sets how many tasks the card's queue has, and allows its use again. Returns false (the queue
+    /// is not used) if it has fewer than [`DEPTH_MIN`].
     pub(crate) fn configure(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;
@@ -282,7 +282,7 @@ impl Tasks {
         id as u8
     }
 
-    /// Returns whether the card may have one more task of this direction.
+    /// Returns whether the card's queue takes one more task of this direction (SD limits writes).
     pub(crate) fn takes(&self, direction: Direction) -> bool {
         match (self.dialect, direction) {
             (Dialect::Sd(queue), Direction::Write) => {
@@ -561,7 +561,7 @@ impl Tasks {
         back
     }
 
-    /// Counts a failure of the queue. Returns true if the queue must be given up.
+    /// Counts a failure of the queue. Returns true if its use must end: too many in a short time.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)

@@ -1,4 +1,5 @@
-//! The type of the queue, its mode, and the command that is in progress for it.
+//! State of the card's command queue: its kind (eMMC or SD), its mode, and the command that is in
+//! progress for it.
 
 /// The queue of an SD card, and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

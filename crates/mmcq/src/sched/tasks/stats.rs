@@ -3,8 +3,8 @@
 use crate::host::QueueError;
 use core::fmt;
 
-/// Why the card's queue, packs, chains, or the controller's command queue engine are not used any
-/// more.
+/// Why the engine has stopped using one of the fast ways to send transfers: the card's queue,
+/// packed commands (packs), chains of transfers, or the controller's command queue engine.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,7 +60,7 @@ pub struct TaskStats {
     pub executed: u32,
     /// Number of times that the engine polled the card for ready tasks.
     pub asked: u32,
-    /// Number of these polls that found no new ready task.
+    /// Number of polls (of those in `asked`) that found no new ready task.
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,

@@ -23,7 +23,7 @@ pub enum PreEol {
     Undefined,
     /// Code 1: less than 80 % of the spare blocks are used up.
     Normal,
-    /// Code 2: 80 % is used.
+    /// Code 2: 80 % of the spare blocks are used.
     Warning,
     /// Code 3: 90 % is used.
     Urgent,

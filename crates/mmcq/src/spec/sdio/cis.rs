@@ -36,7 +36,7 @@ pub mod code {
     pub const FUNCE: u8 = 0x22;
     /// CISTPL_SDIO_STD: parameters of a standard interface.
     pub const SDIO_STD: u8 = 0x91;
-    /// CISTPL_END: end of the chain.
+    /// CISTPL_END: end of the chain of tuples.
     pub const END: u8 = 0xff;
 }
 
@@ -175,7 +175,8 @@ impl VersionTexts {
     }
 }
 
-/// Contents of a tuple chain, as far as [`Walker`] stores them.
+/// Contents of a chain of tuples (the CIS of the card or of a function), as far as [`Walker`]
+/// stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
     /// Manufacturer and product (CISTPL_MANFID), if the chain has them.

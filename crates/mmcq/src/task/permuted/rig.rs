@@ -161,7 +161,7 @@ pub(super) const TIMER: Timer = Timer {
     },
 };
 
-/// A controller whose phases end at the next interrupt.
+/// A controller in which each command ends at the next interrupt.
 pub(super) struct LoomHost {
     caps: Caps,
     running: Option<Phase>,
@@ -296,7 +296,8 @@ impl<const N: usize> Rig<N> {
         Rig { stack: Arc::new(stack), line, ended, memory }
     }
 
-    /// Starts the interrupt handler of another core, which runs until this many phases have ended.
+    /// Starts the interrupt handler of another core, which runs until this many commands have
+    /// ended.
     pub fn interrupts(&self, phases: u32) -> thread::JoinHandle<()> {
         let (stack, line, ended) = (self.stack.clone(), self.line.clone(), self.ended.clone());
         thread::spawn(move || {

@@ -10,8 +10,8 @@ use crate::sched::Profile;
 
 /// How long a card must be present, or absent, before the engine accepts the change.
 const DEBOUNCE_NS: u64 = 50_000_000;
-/// Pause before a card that could not be brought up is tried again. The pause doubles with each
-/// try, up to [`RETRY_NS_MAX`].
+/// Pause in nanoseconds after a bring-up of the card has failed, before the next try. The pause
+/// doubles with each try, up to [`RETRY_NS_MAX`].
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
 

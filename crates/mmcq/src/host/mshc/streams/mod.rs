@@ -75,7 +75,7 @@ pub struct Scrap {
 }
 
 impl Scrap {
-    /// Makes the memory, for a static variable.
+    /// Makes the memory; put it in a static variable.
     pub const fn new() -> Self {
         Scrap { bytes: [0; SCRAP_BYTES as usize] }
     }
@@ -130,7 +130,8 @@ enum Plain {
     Other,
     /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD25, whose transfer stays open on the card.
+    /// The command is CMD25 with its data. The card's write stays open afterwards, so that later
+    /// blocks can continue it without a new CMD25.
     Write,
     /// The phase sends CMD13 with data. The card takes these data as the next ones of the open
     /// CMD25 (a carrier).

@@ -107,7 +107,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         segment.bus & BY_CPU == 0 && bytes <= self.ring_bytes && self.host.stops_between_blocks()
     }
 
-    /// Starts CMD18 with the data of the first request.
+    /// Starts a read that can stay open: CMD18 with the data of the first request. Its descriptors
+    /// begin the DMA's ring of descriptors, to which later requests add theirs.
     pub(super) fn begin_ring(
         &mut self,
         phase: &Phase,

@@ -110,7 +110,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
+    /// Acknowledges and returns the events that belong to no command: card interrupt, insertion or
     /// removal of the card, re-tuning. Called by `ack` while a list is executed.
     #[cold]
     fn take_rare_alone(&mut self) -> Events {

@@ -203,8 +203,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Checks that no phase is in progress, and reads the controller's buffer until it is empty.
-    /// Some engines hang if a tuning has left data in the buffer.
+    /// Checks that no command, data or busy is in progress, and reads the controller's buffer until
+    /// it is empty. Some engines hang if a tuning has left data in the buffer.
     fn check_lines(&mut self) -> Result<(), QueueError> {
         let used = PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT;
         let state = self.host.present_state().ok_or(QueueError::Busy)?;

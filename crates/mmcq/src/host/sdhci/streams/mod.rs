@@ -63,7 +63,7 @@ pub struct StreamConfig {
     /// Whether reads stay open, by stops of SDMA. Only a read whose memory consists of whole 4 KiB
     /// pages is kept open.
     pub reads: bool,
-    /// How writes stay open.
+    /// How the driver keeps writes open on the card, so that the next request can continue them.
     pub writes: OpenWrites,
 }
 
@@ -74,7 +74,9 @@ impl StreamConfig {
     pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
 }
 
-/// An SDHCI driver that keeps transfers open where its board has enabled it.
+/// An SDHCI driver that can keep the card's multi-block reads and writes open between requests, so
+/// that the next request continues the transfer without a new command. The board decides which ones
+/// ([`StreamConfig`]).
 ///
 /// For other requests the driver works like the wrapped driver. To keep transfers open, the driver
 /// needs a controller that transfers by ADMA2 and has SDMA, and a [`Dma::line_bytes`] of 1. A
@@ -94,7 +96,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// A multi-block transfer whose end was not sent to the card yet, so that more blocks can follow.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
