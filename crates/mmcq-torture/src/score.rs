@@ -1,4 +1,5 @@
-//! The score of a campaign: what it has counted.
+//! The counters of a torture campaign over all its cases: requests, power cuts, faults, failures,
+//! and the times that recovery took.
 
 use super::case::Case;
 use super::describe;

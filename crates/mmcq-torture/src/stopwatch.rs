@@ -254,7 +254,7 @@ impl Run<'_> {
 }
 
 impl Outcome {
-    /// Returns the time in ns that a class may take in this run in addition to
+    /// Returns the time in ns that a recovery of this class may take in this run in addition to
     /// [`Class::budget_ns`]. `transfer_ns` is the longest answer time without faults.
     #[must_use]
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {

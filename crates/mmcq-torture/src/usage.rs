@@ -17,7 +17,8 @@ use mmcq_sim::world::Stream;
 const SHARES: [f64; 5] = [0.5, 0.3, 0.4, 0.3, 0.3];
 /// Share of the cases in which nothing of this module is used.
 const PLAIN: f64 = 0.4;
-/// Share of the cases on an SDHCI with the small stack.
+/// Probability that a case on an SDHCI uses the small stack, which is built without recovery, cache
+/// and durable writes.
 const LEAN: f64 = 0.15;
 /// Numbers of clients; each case with clients draws how many of the first ones it has.
 const CLIENTS: [u8; 6] = [1, 0, 2, 7, 200, 255];

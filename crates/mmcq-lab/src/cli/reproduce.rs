@@ -344,8 +344,8 @@ impl Reproduce {
         if self.markdown { table.markdown() } else { table.text() }
     }
 
-    /// Measures the cells of `never` and returns the results in the cells' order. Cells whose
-    /// results are in the file of `--keep` are not run again.
+    /// Measures the cells (board, card and load) of `mmcq reproduce never` and returns the results
+    /// in the cells' order. Cells whose results are in the file of `--keep` are not run again.
     fn measure(&self, cells: &[Cell]) -> Result<Vec<Measured>, Error> {
         let opened = |path: &PathBuf| {
             let kept = Kept::open(path, self.seed);

@@ -31,7 +31,7 @@ const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
 /// Input of a fit.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Board, card and stack of the model.
+    /// The board, card and stack that the model simulates for this fit.
     pub bench: Bench,
     /// Values of board and card that the fit may change.
     pub free: Vec<Free>,

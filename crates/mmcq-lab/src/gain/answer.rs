@@ -9,8 +9,9 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Chance
-/// alone makes runs differ by as much.
+/// Smallest effect of an uncertain value of board or card that is reported, in percentage points of
+/// the gain (how much faster one setting is than another). Chance alone makes runs differ by as
+/// much.
 const LEAST_PERCENT: f64 = 0.1;
 
 /// Figures of one run of a load with one setting.

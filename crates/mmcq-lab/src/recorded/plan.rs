@@ -535,7 +535,8 @@ struct Programs {
 
 /// Largest number of programs with a number of their own; all others share this number.
 const PROGRAMS_MAX: u16 = 255;
-/// Name for requests without a program, and for programs above the largest number.
+/// Name in reports for two groups: requests whose program the trace does not name, and requests of
+/// programs that have no number of their own because there are more than [`PROGRAMS_MAX`].
 const OTHERS: &str = "(others)";
 
 impl Programs {

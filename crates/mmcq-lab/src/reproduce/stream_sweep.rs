@@ -123,8 +123,9 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Runs sequential 4 KiB requests with and without merging, on a host that cannot continue data.
-/// Returns rows with the rate and the number of commands per MiB.
+/// Runs sequential 4 KiB requests with and without merging, on a host that needs a new command for
+/// each transfer (it cannot continue the data of the last one). Returns rows with the rate and the
+/// number of commands per MiB.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];

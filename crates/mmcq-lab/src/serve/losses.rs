@@ -39,7 +39,8 @@ struct Connection {
     /// Number of the connection's newest acknowledged write that no flush has covered; `None`:
     /// flushes have covered all.
     unflushed: Option<u64>,
-    /// Whether acknowledged writes of this connection are lost and it has not been told.
+    /// Whether the card has lost acknowledged writes of this connection, and the client has not
+    /// been told that yet.
     lost_writes: bool,
     /// Whether this connection will be told of a loss in place of another one, which closed before
     /// it was told. It is then called the heir of the other one.

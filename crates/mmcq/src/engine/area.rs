@@ -37,8 +37,9 @@ pub(super) struct Area {
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
-    /// bits, so that their values are not known. Then the engine does not write these bits.
+    /// Whether the engine does not know the bits of PARTITION_CONFIG other than the access bits,
+    /// because a [`Kind::LongCommand`](super::Kind::LongCommand) may have changed them. While true,
+    /// the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch of the partition under way writes.
     going: u8,

@@ -89,7 +89,7 @@ pub struct Erasing {
     /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: CMD38 uses its own
     /// argument only.
     pub argument_byte: u8,
-    /// Longest time of the erase of a unit, in milliseconds.
+    /// Longest time of the erase of one unit ([`unit_blocks`](Self::unit_blocks)), in milliseconds.
     pub erase_ms: u32,
     /// Longest time of a trim or discard in a unit, in milliseconds.
     pub trim_ms: u32,

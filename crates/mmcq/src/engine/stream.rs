@@ -265,8 +265,9 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Clears the open transfer after a recovery. Returns true if the status that shows the result
-    /// of complete writes is still to come: the caller reads it now.
+    /// Forgets the open transfer after a recovery (an open transfer waits for requests that
+    /// continue it). Returns true if the card's status after writes that were already reported
+    /// complete is still missing: the caller reads it now.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.

@@ -217,7 +217,8 @@ impl<P: Profile> Order<P> {
         self.hold_until(slots, timers, until_ns, first, now_ns)
     }
 
-    /// Returns whether a start is delayed.
+    /// Returns whether the engine delays the start of a transfer now, to wait for more requests
+    /// that join it.
     #[inline(always)]
     pub fn is_held(&self) -> bool {
         self.tails().is_some_and(|hold| hold.until_ns().is_some())

@@ -66,7 +66,8 @@ impl Player {
 }
 
 impl JobState {
-    /// Sets the start of the run in ns, from which the times of a script count.
+    /// Sets the time in ns at which the replay of the script begins. The start times of the
+    /// script's requests count from this time.
     pub fn begins_at(&mut self, at_ns: u64) {
         if self.player.is_some() && self.begin_ns.is_none() {
             self.begin_ns = Some(at_ns);

@@ -14,9 +14,10 @@ const LONGER_PERCENT: f64 = 2.0;
 /// might decide. A cell in such a range runs again for longer. There is one range for each length
 /// of a run. The border of the verdict is -[`SLOWER_PERCENT`].
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Ranges of differences in percent of the 99th percentile for which there is no verdict yet. A
-/// cell in such a range runs again for longer; there is one range for each length of a run. The
-/// border of the verdict is [`LONGER_PERCENT`].
+/// Ranges in which the difference between the 99th percentiles of mmcq and Linux, in percent, is
+/// too close to decide whether mmcq loses. A cell (board, card and load) in such a range runs again
+/// for longer; there is one range for each length of a run. The limit that decides is
+/// [`LONGER_PERCENT`].
 ///
 /// The ranges are wide: with few requests under way a single slow request can make the percentile
 /// half as long again.
@@ -100,8 +101,9 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
-    /// least.
+    /// Returns the comparison with the worst result for mmcq. A cell has one or two comparisons
+    /// ([`Side`]), each of some settings of mmcq with some of Linux; the worst is that in which
+    /// mmcq's rate gains least over Linux's best.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));

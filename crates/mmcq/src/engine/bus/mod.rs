@@ -63,7 +63,8 @@ pub(super) struct Bus<H> {
     /// Time at which the controller got the phase, in nanoseconds.
     began_ns: u64,
     wire: Wire,
-    /// The phase that ended last.
+    /// Length and times of the phase (a command with or without data) that ended last; `None`: none
+    /// has ended.
     last: Option<Span>,
     host: H,
 }
@@ -155,8 +156,8 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data. Call it only while a transfer is in
-    /// progress.
+    /// Returns whether the phase that the controller has transfers data; a phase is a command with
+    /// or without data. Call it only while a transfer is in progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()

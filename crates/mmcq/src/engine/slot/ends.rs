@@ -47,8 +47,8 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Returns whether some request that has ended has no client. Its error, if it has one, is
-    /// still to be noted for the next flush.
+    /// Returns whether the future of some ended request was dropped before the end, so that no
+    /// client takes its result. An error of such a request must still be stored for the next flush.
     pub fn have_untold(&self) -> bool {
         bits(self.ended).any(|index| self.at(index).orphan())
     }

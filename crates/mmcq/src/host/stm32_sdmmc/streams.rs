@@ -46,7 +46,8 @@ enum Open {
     Ended,
 }
 
-/// What the phase in progress does for an open write.
+/// Kind of the phase (a command with or without data) in progress, by its use for an open write: a
+/// write that has transferred its blocks, and that later phases may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,

@@ -85,7 +85,8 @@ struct Turn {
     /// Whether this turn of an asynchronous queue follows `sync_turns` turns of synchronous queues.
     /// Then synchronous requests that wait end this turn only after `async_blocks` blocks.
     owed: bool,
-    /// Number of blocks of the turn's last request, if that was a read; otherwise 0.
+    /// Number of blocks of the last request that the turn's client sent in this turn, if that was a
+    /// read; otherwise 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
