@@ -68,8 +68,8 @@ impl Program {
     }
 }
 
-/// What is known after a user's program has ended that used a simulated card: its exit status, its
-/// use of the card, and the sectors that a power cut damaged.
+/// Result of a user's program that ran on a simulated card and has ended: its exit status, its use
+/// of the card, and the sectors that a power cut damaged.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Exit status of the program.

@@ -382,9 +382,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the present step of the control request (such as an erase or a partition access)
-    /// without its result: unmaps the memory of the step and clears its state. Afterwards recovery
-    /// repeats the request, or has given the card up.
+    /// Ends the present step of the control request (such as an erase) without a result, and unmaps
+    /// its memory. Recovery then repeats the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);
