@@ -60,7 +60,8 @@ pub enum Host {
     Sdhci,
     /// An SDHCI controller that leaves transfers open. The field says how it keeps writes open.
     Open(OpenWrites),
-    /// Realtek's card reader, which leaves transfers open.
+    /// Realtek's card reader. Its driver leaves transfers open: it sends no CMD12 after the last
+    /// block, so that the next request can continue the transfer.
     Reader,
     /// Allwinner's mobile storage host.
     Smhc,

@@ -40,7 +40,8 @@ pub struct Task {
     /// Loads that are held out: the values are not fitted to them, but the result is compared with
     /// them.
     pub held: Vec<Load>,
-    /// Smallest standard deviation that is expected of a figure, as a share of the figure.
+    /// Smallest standard deviation that is expected of a measured figure, as a share of the figure
+    /// (0.1 is 10 %).
     pub noise: f64,
 }
 

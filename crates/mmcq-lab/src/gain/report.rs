@@ -11,8 +11,8 @@ use std::fmt::Write;
 
 /// Largest number of effects of each gain in the data of a page, which keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark behind the name of the value that changes a gain most, if this value is only assumed (a
-/// prior) and not measured.
+/// Mark behind the name of the value of board or card that has the largest effect on a gain (how
+/// much faster one setting is than another), if this value is a prior: assumed, not measured.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {

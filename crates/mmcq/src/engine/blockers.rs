@@ -59,7 +59,7 @@ const UNSETTLED: u32 = 1 << 15;
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
 const LEFT_OPEN: u32 = 1 << 17;
-/// The card's queue is in use, or perhaps in use.
+/// Blocker: the card's command queue is in use, or it is not known whether it is.
 const QUEUE: u32 = 1 << 18;
 /// Packed commands may be used.
 const PACKS: u32 = 1 << 19;
@@ -101,7 +101,8 @@ pub(super) struct Blockers<H, P> {
     word: u32,
     /// Most requests that may be in the engine at a time.
     queue_limit: u8,
-    /// How the fast path may end the phase that the controller has.
+    /// Kind of the phase that the controller has, if the fast path (the short code for ordinary
+    /// reads and writes) may handle its end.
     fast_kind: FastKind,
     /// Types of host and profile; `FAST` is computed from them.
     of: PhantomData<fn() -> (H, P)>,

@@ -179,7 +179,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.timers.chore_is_planned()
     }
 
-    /// Starts the head of the queue. Returns false if it needs the general path.
+    /// Starts the head of the queue by the fast path, which skips the checks for special cases.
+    /// Returns false if the request needs the general path.
     #[inline(always)]
     fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
         let Some(run) = self.slots.at(head).kind().span() else { return false };

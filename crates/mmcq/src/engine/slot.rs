@@ -383,7 +383,8 @@ impl<const N: usize> Slots<N> {
         self.queue().map_while(|index| self.waiting(index))
     }
 
-    /// Returns a queued read or write as a policy sees it.
+    /// Returns a queued read or write in the form that a scheduling policy gets ([`Waiting`]);
+    /// `None`: the request is neither.
     pub fn waiting(&self, index: u8) -> Option<Waiting> {
         let slot = self.at(index);
         let (direction, lba, blocks) = slot.span()?;

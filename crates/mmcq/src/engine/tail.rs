@@ -242,8 +242,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails()?.until_ns()
     }
 
-    /// Returns what delayed starts have cost and gained so far; all zeros with a
-    /// profile that delays no start.
+    /// Returns what it has cost and gained so far to delay starts of transfers for requests that
+    /// join them. All values are zero with a profile that delays no start.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
@@ -307,7 +307,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// Lets an ordinary read or write join the delayed transfer while nothing else is going on.
+    /// Lets a read or write without special rules join the transfer whose start is delayed. Returns
+    /// false if it does not continue that transfer, or if something else (such as recovery) needs
+    /// the engine.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()

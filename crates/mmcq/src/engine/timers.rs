@@ -367,7 +367,8 @@ impl Timers {
         self.help_ns = self.incident_ns;
     }
 
-    /// Extends the wait for help until the time limit of the present recovery.
+    /// Moves the time at which the engine stops waiting for the supervisor's help to the time limit
+    /// of the present recovery, unless it is later already.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);

@@ -25,7 +25,7 @@ const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
 
-/// Figures of a setting's run in a cell.
+/// Figures of one setting (a compared stack) in one cell (a board, a card and a load).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Rate of the setting in MiB/s.

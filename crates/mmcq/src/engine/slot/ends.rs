@@ -114,7 +114,8 @@ impl<const N: usize> Slots<N> {
         bits(others).filter(|&index| self.at(index).state == State::Done).fold(0, |set, i| set | 1 << i)
     }
 
-    /// Removes a slot from the set of slots whose end has to be reported.
+    /// Removes a slot from the set of slots whose ended request must still be reported to the
+    /// caller of the engine.
     #[inline(always)]
     pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);

@@ -69,8 +69,8 @@ pub(super) struct Stream {
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
     missed: u8,
-    /// Whether the requests are complete that the engine has sent without the missing ones, after
-    /// it gave up waiting for them.
+    /// Whether the stream's other requests are complete, which the engine has sent without the
+    /// missing ones after it gave up its wait for these.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
