@@ -240,7 +240,8 @@ mod usdhc {
     use mmcq::host::Regs;
     use mmcq::host::sdhci::{Usdhc, profiles};
 
-    /// Registers of an SDHCI controller, or of a uSDHC, which are presented as such.
+    /// Registers of an SDHCI controller, or those of a uSDHC, which [`Usdhc`] presents in the
+    /// layout of an SDHCI.
     pub(crate) enum Registers {
         Sdhci(Its),
         Usdhc(Usdhc<Its>),

@@ -92,7 +92,8 @@ impl Wishes {
 const DEPTH_MAX: u32 = 4096;
 /// Largest number of requests of a trace, which need 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
-/// Largest number of workers; further processes share them.
+/// Largest number of workers that replay a trace. Each process of the trace has one, and further
+/// processes share them.
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;

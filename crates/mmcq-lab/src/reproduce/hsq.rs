@@ -65,8 +65,8 @@ impl Meeting {
     }
 }
 
-/// Returns the comparison with unmodified Linux for each load and setting. `rows` are rows of the
-/// table for the experiment's own board.
+/// Returns a comparison with unmodified Linux for each load and setting. `rows` are rows of the
+/// table for the board on which the published experiment was made.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF

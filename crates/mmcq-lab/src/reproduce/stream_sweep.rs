@@ -47,7 +47,8 @@ const BOARD_SDHCI: &str = "hsq-sprd";
 
 /// Name of a setting in the rows of a case: Linux that closes each transfer.
 pub const CLOSE: &str = "close";
-/// Name of a setting in the rows of a case: mmcq that closes each transfer.
+/// Name of a setting in the rows of a case: mmcq with `stack.streams=off`, which closes each
+/// transfer with its request and leaves none open.
 pub const OFF: &str = "streams off";
 /// Name of a setting in the rows of a case: mmcq that leaves transfers open.
 pub const OURS: &str = "mmcq";

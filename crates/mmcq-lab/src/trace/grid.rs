@@ -30,7 +30,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Returns the time in ps of this number of quarter clock cycles, counted from this anchor.
+    /// Returns the time in ps at which this number of quarter clock cycles has passed since this
+    /// anchor (a known edge of the clock).
     pub fn quarter_ps(&self, quarters: u64) -> u64 {
         let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
         self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))

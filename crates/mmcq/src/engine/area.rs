@@ -222,7 +222,9 @@ impl Area {
         self.switch_to(Place::Return, switch, 0)
     }
 
-    /// Notes that a long command begins, or (`ended`) has ended well.
+    /// Records what a long command (a [`Kind::LongCommand`](super::Kind::LongCommand)) does to
+    /// PARTITION_CONFIG, if it writes that byte. `ended` false: the command begins, and the byte is
+    /// unknown. `ended` true: the command has ended without an error.
     pub fn note_order(&mut self, command: &Command, ended: bool) {
         match partition_config(command) {
             Some(value) if ended => self.order_ended(command.arg >> 24 & 3, value),

@@ -76,7 +76,7 @@ pub enum Kind {
     /// that was under way is repeated. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
-        /// First block.
+        /// First block of the erase, in units of 512 bytes.
         lba: u64,
         /// Number of blocks, at least 1.
         blocks: u32,

@@ -101,8 +101,8 @@ impl Helping {
         waker: None,
     };
 
-    /// Returns whether the engine waits for help from the supervisor, which may or may not have
-    /// begun.
+    /// Returns whether the engine waits for the supervisor's help. The supervisor may have begun to
+    /// help, or not.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }

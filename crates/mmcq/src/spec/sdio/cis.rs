@@ -72,7 +72,8 @@ pub enum CisFault {
     NoExtension,
 }
 
-/// Error of a chain: the place and the fault.
+/// Error in a chain of tuples (the card information structure of a card or function): the place and
+/// the fault.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CisError {

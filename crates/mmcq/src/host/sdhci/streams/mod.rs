@@ -39,7 +39,8 @@ use stops::{Run, Stops};
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
-/// How the driver keeps writes open.
+/// How the driver keeps a write open, so that the next request can continue it with more data
+/// instead of a new command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
