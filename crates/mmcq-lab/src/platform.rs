@@ -543,7 +543,7 @@ fn quantities(
 }
 
 impl Times {
-    /// Returns whether the file contains a number of this name.
+    /// Returns whether the board's file contains a time of this name, such as a cost.
     pub fn has(&self, name: &str) -> bool {
         debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().any(|t| t.0 == name)

@@ -71,7 +71,8 @@ pub enum Host {
     OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),
-    /// ST's SDMMC, version 2 with a single buffer, which leaves writes open.
+    /// ST's SDMMC, version 2 with a single buffer. Its driver leaves writes open: no CMD12 follows
+    /// the last block, so that the next request can continue the write.
     OpenSdmmc,
     /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
     Spi,

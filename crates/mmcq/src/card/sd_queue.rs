@@ -156,7 +156,8 @@ struct Tested {
     sum: u64,
 }
 
-/// Reads the test tasks by the queue and without it, and compares the data.
+/// Reads the same blocks once as tasks of the card's queue and once without the queue, and compares
+/// the data. The blocks and the number of reads follow from `how.self_test`.
 async fn test<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,

@@ -274,8 +274,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.acknowledged(events, false, now_ns)
     }
 
-    /// Handles the end of a phase on the wire. Returns false and does nothing if the end needs the
-    /// general path.
+    /// Handles the end of a phase by the fast path, which skips the checks for special cases.
+    /// Returns false and does nothing if the end needs the general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
         // Only the response to CMD13 may show that the card is programming; then the card is still

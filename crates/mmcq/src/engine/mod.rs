@@ -127,7 +127,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The extras that `enable_extended_ops` adds, and their state.
     services: Services<H, N, P>,
     record: Record,
-    /// The scheduler, and the state of streams.
+    /// The scheduler that orders requests, and what is known of the clients' sequential streams.
     order: Order<P>,
 }
 

@@ -19,7 +19,7 @@ pub const BLOCK_BYTES: u32 = 512;
 pub enum Kind {
     /// Read blocks of 512 bytes.
     Read {
-        /// First block.
+        /// First block to read, in units of 512 bytes.
         lba: u64,
         /// Number of blocks, at least 1.
         blocks: u32,

@@ -119,7 +119,7 @@ impl Helping {
         self.supervisor = there;
     }
 
-    /// Returns whether there is a request that the supervisor has not taken yet.
+    /// Returns whether the engine has a request for help that the supervisor has not taken yet.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
@@ -129,7 +129,8 @@ impl Helping {
         self.wanted() || self.rest == Resting::Over
     }
 
-    /// Returns whether the supervisor has taken the request and not answered yet.
+    /// Returns whether the supervisor works on the engine's request for help: it has taken the
+    /// request and not answered yet.
     pub fn is_at_it(&self) -> bool {
         self.asked.is_some() && self.taken
     }

@@ -153,7 +153,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Takes the chosen requests out of the queue, and tells the policy.
+    /// Takes the requests that are sent to the controller out of the queue, and reports each to the
+    /// scheduling policy.
     pub fn send_chosen<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -251,7 +251,7 @@ impl Tasks {
         self.announced == 0 && self.described == NONE && self.running == NONE
     }
 
-    /// Returns whether one more task may be announced.
+    /// Returns whether the card may get one more task now (CMD44 and CMD45).
     #[inline]
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);

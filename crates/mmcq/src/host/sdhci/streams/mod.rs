@@ -112,7 +112,8 @@ enum Plain {
     Stop,
     /// The phase sends CMD13.
     Status,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13, and the next blocks of the open write as its data (the module calls
+    /// such a command a carrier).
     Carrier,
 }
 
