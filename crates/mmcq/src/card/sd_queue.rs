@@ -156,8 +156,8 @@ struct Tested {
     sum: u64,
 }
 
-/// Reads the same blocks once as tasks of the card's queue and once without the queue, and compares
-/// the data. The blocks and the number of reads follow from `how.self_test`.
+/// Reads `how.self_test` ranges of blocks, spread over the card: first without the queue, then as
+/// tasks of the queue. Compares the checksums of the data.
 async fn test<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,
