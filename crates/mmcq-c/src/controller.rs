@@ -129,7 +129,8 @@ mod several {
     // The variants differ in size, but the memory of a controller has room for each.
     #[allow(clippy::large_enum_variant)]
     pub(crate) enum Driver {
-        /// An SDHCI controller, or what is presented as one.
+        /// An SDHCI controller, or one (a uSDHC) that `Registers` presents with the registers of an
+        /// SDHCI.
         Sdhci(Standard),
         /// Realtek's card reader.
         #[cfg(feature = "rtsx")]

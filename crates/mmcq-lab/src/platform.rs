@@ -65,7 +65,8 @@ const BUILT_IN: [(&str, &str); 19] = [
     ("adma3-sprd", include_str!("../platforms/adma3-sprd.toml")),
 ];
 
-/// Boards of the SDIO experiment, whose files have another form.
+/// Files of the boards of the SDIO experiment, by name. They have other keys than the files of
+/// boards with a block device.
 pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-s3c24a0", include_str!("../platforms/sdio-s3c24a0.toml")),
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),

@@ -64,7 +64,7 @@ pub struct Reproduce {
     /// merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
-    /// With never only: runs a part of the cells, which takes a minute
+    /// With never only: runs a part of the cases (board, card and load), which takes a minute
     #[arg(long)]
     thin: bool,
     /// With never only: file of results. Cells that are in the file do not run again, and the

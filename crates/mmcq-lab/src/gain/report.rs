@@ -141,7 +141,8 @@ impl Answer {
         table
     }
 
-    /// Returns a table of the values that change a gain.
+    /// Returns a table of the uncertain values of board and card that change a gain (how much
+    /// faster one setting is than another).
     fn values_table(&self) -> Table {
         let all = self.deciding();
         let mut table = Table::default();

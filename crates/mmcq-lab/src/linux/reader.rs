@@ -102,8 +102,9 @@ pub struct Reader<H: Host> {
 }
 
 impl<H: Host> Reader<H> {
-    /// Makes the driver of an engine whose card is in the transfer state and whose host can
-    /// continue data. `max_bytes`: the largest request.
+    /// Makes the driver of an engine whose card is in the transfer state. The host must be able to
+    /// continue a transfer with later requests, without a new command. `max_bytes`: size of the
+    /// largest request in bytes.
     pub fn new(
         stack: Stack<(NoLock, H, Profile), 1>,
         target: CardParams,

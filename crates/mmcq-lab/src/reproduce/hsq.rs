@@ -43,7 +43,7 @@ const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand
 /// Comparison of the model of Linux with unmodified Linux, for one load and one setting.
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// Name of the column in the table of published values.
+    /// Name of the load, such as `rand read`, as in the table of published values.
     pub cell: &'static str,
     /// Setting of the model: `none` or `hsq-tag`.
     pub setting: Setting,

@@ -42,7 +42,7 @@ impl Grid<'static> {
 const BOARD: &str = "stream-rtsx";
 /// Change of the board that makes mmcq close each transfer.
 const STREAMS_OFF: &str = "stack.streams=off";
-/// Name of a board whose host cannot continue data.
+/// Name of a board with a host that cannot continue a transfer: each transfer needs a new command.
 const BOARD_SDHCI: &str = "hsq-sprd";
 
 /// Name of a setting in the rows of a case: Linux that closes each transfer.

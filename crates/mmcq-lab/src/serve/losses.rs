@@ -34,7 +34,8 @@ struct Connection {
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
-    /// Number of the loss for which a durable write of this connection was refused.
+    /// Number of the newest loss of data for which no durable write of this connection has to be
+    /// refused any more; losses are numbered in order.
     refused_write: u64,
     /// Number of the connection's newest acknowledged write that no flush has covered; `None`:
     /// flushes have covered all.

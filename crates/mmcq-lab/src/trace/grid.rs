@@ -57,7 +57,8 @@ pub(super) struct Place {
     pub event: usize,
     /// Index in [`Grid::anchors`] of the point in time from which `cycle` is counted.
     pub anchor: usize,
-    /// Number of clock cycles from the anchor to the first cycle of this part.
+    /// Number of clock cycles from the anchor (a point in time of the bus clock) to the first cycle
+    /// of this part.
     pub cycle: u64,
     /// Number of clock cycles of this part.
     pub cycles: u64,

@@ -175,7 +175,8 @@ pub enum Acknowledge {
     Transferred,
 }
 
-/// When a transfer stays open for requests that may continue it.
+/// When a transfer stays open: whether the engine leaves it without an end after its last block, so
+/// that requests which continue it need no new command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StaysOpen {
     /// Never: each transfer is closed.

@@ -26,7 +26,8 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
-/// Answers that the engine still owes for complete writes; the module describes them.
+/// What writes that were reported complete still need from the engine: a status of the card, a
+/// flush, or an error that the next flush must report. The module describes these debts.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.
@@ -273,7 +274,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Config {
-    /// Returns whether writes are complete when their data are transferred.
+    /// Returns whether ordinary writes are reported as complete as soon as their data are
+    /// transferred, before the card's status shows that they were programmed.
     #[inline(always)]
     pub(super) fn tells_transferred<P: Profile>(&self) -> bool {
         P::RECOVERS && self.acknowledge == Acknowledge::Transferred

@@ -161,8 +161,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next request on the fast path. The stage may still be that of the transfer that
-    /// has ended. Returns false if the next request needs the general path.
+    /// Starts the next request by the fast path, which skips the checks for special cases. The lane
+    /// may still be in the stage of the transfer that has ended. Returns false if the next request
+    /// needs the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();

@@ -148,8 +148,8 @@ impl Streams {
         self.note_transfer_start(now_ns);
     }
 
-    /// Notes that the data of a read or write are over. `on`: they continued an open transfer,
-    /// without a command.
+    /// Records that the data of a read or write have been transferred. `on`: they continued an open
+    /// transfer (one that had waited for more requests), so that no new command was sent.
     pub fn note_data<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,

@@ -84,7 +84,8 @@ impl Timers {
         }
     }
 
-    /// Clears the stage's deadlines: nothing is in progress any more.
+    /// Clears the deadlines of the engine's stage (the step of a request in progress), because
+    /// nothing is in progress any more.
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
@@ -348,8 +349,8 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Limits the wait of the step in progress: the engine wakes at the latest when the incident's
-    /// time limit is over.
+    /// Limits the wait of the step in progress: the engine wakes at the latest when the time limit
+    /// of the whole recovery (the incident) is over.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);

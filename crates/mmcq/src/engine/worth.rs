@@ -89,8 +89,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// The initial decisions for a pause. After a request that continued a run, the transfer is
-    /// kept open; after a single request, it is closed.
+    /// The decisions before anything is measured, for each [`Case`]. After a request that continued
+    /// the one before it, the transfer is kept open; after a single request, it is closed.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,

@@ -1,4 +1,5 @@
-//! A worker that plays a script: its next request, when that request may start, and how late it is.
+//! A worker that replays a script (a list of requests): its next request, when that request may
+//! start, and how late it is.
 
 use super::{How, Io, JobState, Next, Sync};
 use crate::fio::job::Dir;

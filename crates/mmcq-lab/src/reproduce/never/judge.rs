@@ -22,7 +22,8 @@ const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
 /// The ranges are wide: with few requests under way a single slow request can make the percentile
 /// half as long again.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
-/// Percentage by which a rate may be above the limit and still count as within it.
+/// Percentage by which a measured rate may be above the physical limit (the simulated rate of wire
+/// and card alone) and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
 
 /// Figures of one setting (a compared stack) in one cell (a board, a card and a load).
@@ -171,8 +172,8 @@ impl Measured {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
-    /// settings in which mmcq gains least.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the comparison with Linux
+    /// in which mmcq has the worst result.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -213,9 +214,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether the gain and the percentile are far enough from the limits between two
-    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
-    /// from 0.
+    /// Returns whether this run was long enough for a verdict: neither mmcq's gain nor its 99th
+    /// percentile is near a limit between two verdicts. If false, the case must run again for
+    /// longer. `length`: index of the run's length, from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))

@@ -37,7 +37,7 @@ pub struct Span {
     pub ended_ns: u64,
 }
 
-/// The results of starting a phase on the controller.
+/// The results of an attempt to start a phase (a command with or without data) on the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The controller has accepted the phase and executes it.

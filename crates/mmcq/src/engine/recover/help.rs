@@ -76,7 +76,7 @@ pub(in super::super) struct Helping {
 /// Progress of the supervisor's commands to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Nothing has been sent to the card yet.
+    /// The supervisor has sent no command to the card yet for the present request for help.
     Unbegun,
     /// The supervisor sends commands to the card, the last of which began at this time, in
     /// nanoseconds.

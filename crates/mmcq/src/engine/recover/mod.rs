@@ -222,7 +222,7 @@ impl Incident {
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    /// Begins a pass of recovery: sets its counts of faults and of CMD12 commands to 0.
+    /// Begins to handle a failure (a pass): sets the counts of faults and of CMD12s to 0.
     pub fn begin_pass(&mut self, busy: &mut Busy) {
         (self.faults, self.stops) = (0, 0);
         busy.not_asked();

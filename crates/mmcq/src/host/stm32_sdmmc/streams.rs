@@ -31,7 +31,8 @@ const SEND_STATUS: u8 = 13;
 pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     host: Stm32Sdmmc<R, D, S, PIECES>,
     caps: Caps,
-    /// The transfer that is open on the card; `None` if there is none.
+    /// The write that is open on the card, so that later requests can continue it; `None` if there
+    /// is none.
     open: Option<Open>,
     plain: Plain,
     carrier: Carrier,

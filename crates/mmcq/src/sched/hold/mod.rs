@@ -75,7 +75,7 @@ const CUT_EVERY: u8 = 16;
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of these requests.
+    /// The engine's slots that hold the requests of `run`, one bit each.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,

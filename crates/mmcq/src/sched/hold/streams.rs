@@ -82,8 +82,8 @@ pub(super) struct Stream {
     /// Usual longest time, in ns, between two requests in a row, when the clients send the next
     /// requests after a group of requests was completed; 0: not known.
     gap_ns: u32,
-    /// Additional time in ns until the first client submits its next request, for each request of
-    /// the completed group.
+    /// Part of that time in ns that grows with the completed group: for each request of the group,
+    /// how much later the clients' first new request comes.
     each_ns: u32,
     /// Mean time in ns from the completion of a group of requests until a client submits the first
     /// of the next ones. Includes unusually long times.

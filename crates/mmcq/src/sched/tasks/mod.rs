@@ -131,7 +131,7 @@ impl Tasks {
         self.depth = self.depth.min(slots);
     }
 
-    /// Prevents that further tasks are sent to the card: the card was removed.
+    /// Prevents that further tasks are sent to a card that was removed.
     pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
@@ -155,7 +155,7 @@ impl Tasks {
         self.depth = 0;
     }
 
-    /// Returns whether the queue may be used.
+    /// Returns whether the card's command queue may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.depth != 0 && self.stats.demoted.is_none()

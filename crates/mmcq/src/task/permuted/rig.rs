@@ -1,4 +1,4 @@
-//! A stack, its controller and its threads under loom.
+//! Test rig: a stack, its controller and its threads, which loom runs in many orders.
 
 extern crate std;
 
