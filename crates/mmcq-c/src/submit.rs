@@ -72,6 +72,7 @@ pub(crate) struct Waiting {
     /// Number of calls of I/O functions in progress, including calls that only begin a transfer.
     /// Accessed while the lock is held.
     io_calls: Cell<u32>,
+    /// Whether new calls of I/O functions are refused. Accessed while the lock is held.
     io_is_closed: Cell<bool>,
     /// The function that continues the transfers of I/O functions, and its argument. A program
     /// without such transfers does not link the function.
