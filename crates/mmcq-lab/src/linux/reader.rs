@@ -95,7 +95,8 @@ pub struct Reader<H: Host> {
     close_due: bool,
     /// Number of requests that failed.
     pub errors: u64,
-    /// Number of requests that continued an open transfer.
+    /// Number of requests that needed no new command, because they continued a transfer that was
+    /// left open.
     pub continued: u64,
     /// Number of errors that a late CMD12 reported and that no request received.
     pub dropped: u64,

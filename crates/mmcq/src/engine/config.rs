@@ -324,7 +324,7 @@ pub struct Stats {
     pub spurious: Count,
     /// Number of phases that were found complete only when their deadline had passed.
     pub lost_interrupts: Count,
-    /// Number of phases that failed.
+    /// Number of phases (commands with their data and busy) that failed.
     pub faults: Count,
     /// Number of polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,

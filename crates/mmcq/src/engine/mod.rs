@@ -111,7 +111,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The transfer or request in progress, and the state of the card's queue, packs and chains.
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
-    /// The driver, with the phase in progress.
+    /// The driver, with the phase in progress (a command with its response, data and busy).
     bus: Bus<H>,
     /// Why the transfer in progress failed, while the lines are being reset; and the state of the
     /// recovery ladder.

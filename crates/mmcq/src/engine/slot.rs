@@ -141,7 +141,7 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     /// Number of slots whose memory is mapped for the controller.
     mapped: u8,
-    /// Whether some queued request is perhaps not mapped.
+    /// Whether the memory of some queued request is perhaps not mapped for DMA.
     unmapped: bool,
     /// Whether the memory of the request that is next could not be mapped, since the host had no
     /// free mapping.

@@ -186,8 +186,8 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long, in ns, a transfer of this direction stays open when its data are over and
-    /// no request waits.
+    /// Returns how long, in ns, a transfer of this direction waits for a request that continues it,
+    /// when its data are over and no request is queued; then it is closed.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {

@@ -202,7 +202,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Decides by the costs until when a start is delayed. Returns false if it starts now.
+    /// Decides until when the start of the pending transfer is delayed for further requests, by
+    /// what a delay costs and gains. Returns false if the transfer starts now.
     pub fn decide_hold<const N: usize>(
         &mut self,
         slots: &Slots<N>,

@@ -163,8 +163,8 @@ impl<H> Bus<H> {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Records the phase that has ended as the last one. `now_ns`: time at which the engine learned
-    /// of the end.
+    /// Stores the times of the phase that has just ended. `now_ns`: time at which the engine
+    /// learned of the end.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });

@@ -61,7 +61,7 @@ pub(super) enum Turn {
 enum Chosen {
     /// No waiting request can be sent as a task now.
     Nothing,
-    /// No task is chosen; the loop continues with this action first.
+    /// No task is chosen. The engine's loop must do this action first, and may then choose again.
     Turn(Turn),
     /// A task was chosen: its requests are in the engine's batch, and their memory is mapped for
     /// DMA.

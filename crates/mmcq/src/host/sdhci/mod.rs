@@ -77,7 +77,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once the controller has shown that it
     /// lacks the quirk.
     r1_with_tc: bool,
-    /// Which automatic command the controller sends in this phase.
+    /// Which automatic command (CMD23 or CMD12) the controller sends in the phase in progress.
     auto: Automatic,
     /// State of a command that was sent during the data of a phase, until its end is handled.
     concurrent: Option<Concurrent>,
