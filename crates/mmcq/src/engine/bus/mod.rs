@@ -63,8 +63,8 @@ pub(super) struct Bus<H> {
     /// Time at which the controller got the phase, in nanoseconds.
     began_ns: u64,
     wire: Wire,
-    /// Length and times of the phase (a command with or without data) that ended last; `None`: none
-    /// has ended.
+    /// The phase (a command with or without data) that ended last, and when it began and ended;
+    /// `None`: none has ended.
     last: Option<Span>,
     host: H,
 }
@@ -163,7 +163,7 @@ impl<H> Bus<H> {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Stores the times of the phase that has just ended. `now_ns`: time at which the engine
+    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which the engine
     /// learned of the end.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
