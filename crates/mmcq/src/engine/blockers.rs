@@ -35,7 +35,7 @@ pub(super) const QUIRK: u32 = 1 << 4;
 
 /// Recovery is running: a request has failed, and its recovery has not ended (an incident).
 const INCIDENT: u32 = 1 << 5;
-/// Some writes perhaps have not reached the medium, or are to be written again.
+/// Blocker: some writes may not have reached the medium, or have to be written again.
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
@@ -71,8 +71,8 @@ const CHAINS: u32 = 1 << 20;
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// A cause may hold whose bit is not set yet: the parts of the engine have changed since they were
-/// last read.
+/// Blocker: parts of the engine have changed since the causes were last read from them, so a cause
+/// may exist whose bit is not set yet.
 const UNREAD: u32 = 1 << 31;
 
 /// The causes that the gate reads when it decides whether a request comes in. The code that begins

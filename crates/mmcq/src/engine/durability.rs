@@ -90,9 +90,9 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the flag that complete writes still wait for the status that shows their result.
-    /// Called when this status has come, or when another part of the engine waits for it. Returns
-    /// whether the flag was set.
+    /// Returns whether complete writes still wait for the status that shows their result, and
+    /// clears this flag. Called when the status has come, or when another part of the engine waits
+    /// for it.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -211,7 +211,8 @@ impl Durability {
         slots.is_settling() || self.owes_without_slot()
     }
 
-    /// Stores an error that no write waits for: the next flush reports it.
+    /// Stores an error of the card that belongs to a write which was already reported complete. The
+    /// next flush reports this error.
     #[cold]
     pub fn owe_late<const N: usize, P: Profile>(
         &mut self,

@@ -155,8 +155,8 @@ impl Memory {
         }
     }
 
-    /// Returns the error bits that the card has sent so far during the command with busy in
-    /// progress, and clears them.
+    /// Returns and clears the error bits of the card's statuses that the engine has collected
+    /// during the command with busy in progress.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }

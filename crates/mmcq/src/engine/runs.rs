@@ -18,8 +18,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns whether writes of the transfer were completed, so that their status is still to
-    /// come.
+    /// Returns whether writes of this open transfer were reported complete, and the card's status
+    /// that shows their result is still missing.
     #[inline(always)]
     pub fn owes(&self) -> bool {
         self.told_ns.is_some()

@@ -25,8 +25,8 @@ pub(super) enum State {
     Queued,
     /// The request's transfer is with the controller.
     Active,
-    /// The request's transfer is with a controller that cannot be stopped. The memory of the
-    /// request is lent, so it stays in the slot.
+    /// The request's transfer is with a controller that cannot be stopped. The request's memory
+    /// belongs to a blocking caller, which must not return, so the request stays in the slot.
     Kept,
     /// The data are written; the card's next status shows whether they were programmed.
     Settling,

@@ -218,7 +218,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
-    /// Returns whether a waker has to be dropped outside of any lock.
+    /// Returns whether the wakers of ended requests are still stored. They must be dropped outside
+    /// of any lock.
     #[inline(always)]
     pub(crate) fn has_stale_waker(&self) -> bool {
         self.slots.stale().is_some()

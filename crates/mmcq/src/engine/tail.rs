@@ -152,8 +152,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the delayed transfer is not the next one that starts: another request starts, or
-    /// none.
+    /// Records that the transfer whose start was delayed is not the next one to start: another
+    /// request starts first, or none.
     pub fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.broken(now_ns);

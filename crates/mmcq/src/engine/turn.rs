@@ -293,8 +293,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Starts the next phase or a step of recovery, if a part of the engine has noted that there is
-    /// something to do: the bus may be free, or the transfer has failed.
+    /// Starts the next phase or a step of recovery, if something has happened that needs it: the
+    /// bus may be free, or the transfer has failed. Otherwise does nothing.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.

@@ -27,9 +27,9 @@ pub(super) enum Case {
     Late,
 }
 
-/// Largest loss of a decision, in units of the time that closing a transfer and starting a new one
-/// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
-/// the engine changes it.
+/// Limit for a wrong decision (keep transfers open, or close them), in units of the time that
+/// closing a transfer and starting a new one takes. When a decision has lost more than that against
+/// the opposite one, the engine changes it.
 const CHANGE: u64 = 8;
 /// Expected time in ns to close an open transfer, as long as no close was measured.
 const CLOSE_NS: u32 = 200_000;

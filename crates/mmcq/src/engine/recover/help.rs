@@ -65,7 +65,7 @@ pub(in super::super) struct Helping {
     rest: Resting,
     /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
-    /// Whether a card came or went, and no supervisor has been notified.
+    /// Whether a card was inserted or removed, and no supervisor has been told yet.
     untold: bool,
     /// Pause before a card that could not be brought up is tried again; 0: there is no such card.
     retry_ns: u64,
@@ -83,8 +83,8 @@ enum Pace {
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
-    /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
-    /// is not restarted again.
+    /// The machine was suspended, so the supervisor's time limit was restarted. It is restarted
+    /// only once for each request for help.
     Again,
 }
 

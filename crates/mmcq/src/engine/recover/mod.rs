@@ -446,8 +446,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Resets the controller after the supervisor has ended in the middle of a tuning: until a
-    /// reset the controller accepts only tuning blocks.
+    /// Resets the controller after the supervisor has stopped in the middle of a tuning. Until a
+    /// reset, the controller accepts only tuning blocks.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);

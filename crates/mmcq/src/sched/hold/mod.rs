@@ -353,8 +353,8 @@ impl Hold {
         self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// Notes that a transfer has ended. Its reads are complete now; its writes may become complete
-    /// later.
+    /// Learns from a transfer that has ended: how long it took. Its reads are complete now; its
+    /// writes may become complete later.
     pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
@@ -371,7 +371,8 @@ impl Hold {
         }
     }
 
-    /// Notes that the writes in progress were completed while the card still programs them.
+    /// Records that the writes in progress were reported complete, although the card still programs
+    /// them.
     pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);

@@ -283,7 +283,8 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that further requests of the stream have come, and learns from their times.
+    /// Learns from further requests of the stream that have come: how long their clients need to
+    /// submit them.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -389,7 +390,8 @@ impl Streams {
         run.requests > 1
     }
 
-    /// Notes that the requests of a transfer are complete.
+    /// Learns from a transfer whose requests (`run`) are complete: how long their client's next
+    /// requests take to come, and how many it has under way.
     pub fn completed(&mut self, run: &Run, now_ns: u64) {
         if self.asked_ns != 0 {
             learn(&mut self.ask_ns, now_ns.saturating_sub(self.asked_ns));
@@ -424,8 +426,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether this stream has the card alone: since its last completion but one, no
-    /// request of another stream has come.
+    /// Returns whether only this stream uses the card: no request of another stream has come since
+    /// the completion before this stream's last one.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)

@@ -55,7 +55,8 @@ pub struct Hosted {
     largest: u32,
     /// Most segments of a task.
     segments: u16,
-    /// Whether the registers were already read for the end of the oldest task.
+    /// Whether the driver has already read the registers once because the end of the oldest task
+    /// was late.
     looked: bool,
     stale: u8,
     why: Option<Why>,

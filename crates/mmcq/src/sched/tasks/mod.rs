@@ -452,7 +452,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// Removes a task that is executed from the tasks that wait on the card, and counts it.
+    /// Removes a task that the card has executed from the waiting tasks, and counts it.
     #[inline(always)]
     fn take_executed(&mut self, id: u8) {
         self.take_off(id);
