@@ -129,7 +129,8 @@ mod several {
     // The variants differ in size, but the memory of a controller has room for each.
     #[allow(clippy::large_enum_variant)]
     pub(crate) enum Driver {
-        /// An SDHCI controller, or what is presented as one.
+        /// An SDHCI controller, or one (a uSDHC) that `Registers` presents with the registers of an
+        /// SDHCI.
         Sdhci(Standard),
         /// Realtek's card reader.
         #[cfg(feature = "rtsx")]
@@ -240,7 +241,8 @@ mod usdhc {
     use mmcq::host::Regs;
     use mmcq::host::sdhci::{Usdhc, profiles};
 
-    /// Registers of an SDHCI controller, or of a uSDHC, which are presented as such.
+    /// Registers of an SDHCI controller, or those of a uSDHC, which [`Usdhc`] presents in the
+    /// layout of an SDHCI.
     pub(crate) enum Registers {
         Sdhci(Its),
         Usdhc(Usdhc<Its>),

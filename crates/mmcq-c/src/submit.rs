@@ -70,9 +70,10 @@ pub(crate) struct Waiting {
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
-    /// Number of calls of I/O functions in progress, with the beginnings of transfers, and whether
-    /// new ones are refused. Accessed while the lock is held.
+    /// Number of calls of I/O functions in progress, including calls that only begin a transfer.
+    /// Accessed while the lock is held.
     io_calls: Cell<u32>,
+    /// Whether new calls of I/O functions are refused. Accessed while the lock is held.
     io_is_closed: Cell<bool>,
     /// The function that continues the transfers of I/O functions, and its argument. A program
     /// without such transfers does not link the function.

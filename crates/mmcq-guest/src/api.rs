@@ -211,8 +211,8 @@ unsafe fn whole<'a>(sim: *mut mmcq_sim) -> &'a mut mmcq_sim {
 }
 
 impl mmcq_sim {
-    /// Advances the model to this time, and executes the events of the schedule that come before
-    /// it.
+    /// Advances the model to this time in ns, and executes the events of the user's schedule (such
+    /// as faults and removals of the card) that come before it.
     fn reach(&mut self, now_ns: u64) {
         self.schedule.advance(&mut *self.model, now_ns);
     }

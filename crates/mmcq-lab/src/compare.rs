@@ -346,7 +346,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the figures that text and page list.
+    /// Returns the figures that the text report and the page list, out of those that differ.
     fn listed(&self) -> impl Iterator<Item = &Figure> {
         self.different().filter(|figure| figure.is_listed())
     }

@@ -81,8 +81,8 @@ pub struct Ours<H: Host, const N: usize> {
     thread: Thread,
     thread_runs: bool,
     context: Context,
-    /// Whether a hard interrupt came and its line was masked, and the context that calls the engine
-    /// has not run since then.
+    /// Whether a hard interrupt has masked the controller's interrupt line, and the context that
+    /// calls the engine has not run since.
     noted: bool,
     /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
@@ -289,8 +289,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Calls the engine from a context other than the hard interrupt. `interrupt`: the controller
-    /// has an event. If a deadline of the engine is over, the engine handles that, too.
+    /// Calls the engine from the deferred interrupt or a thread. `interrupt`: the controller has an
+    /// event for the engine. The engine also handles a deadline that has passed.
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
         // Some hosts may unmap only in a thread: the deferred interrupt leaves the deadline 0 ("at
         // once") to it.

@@ -65,7 +65,8 @@ const BUILT_IN: [(&str, &str); 19] = [
     ("adma3-sprd", include_str!("../platforms/adma3-sprd.toml")),
 ];
 
-/// Boards of the SDIO experiment, whose files have another form.
+/// Files of the boards of the SDIO experiment, by name. They have other keys than the files of
+/// boards with a block device.
 pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-s3c24a0", include_str!("../platforms/sdio-s3c24a0.toml")),
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
@@ -543,7 +544,7 @@ fn quantities(
 }
 
 impl Times {
-    /// Returns whether the file contains a number of this name.
+    /// Returns whether the board's file contains a time of this name, such as a cost.
     pub fn has(&self, name: &str) -> bool {
         debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().any(|t| t.0 == name)

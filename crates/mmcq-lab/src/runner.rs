@@ -249,7 +249,7 @@ pub enum RunError {
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
     Recorded {
-        /// Name of the setting.
+        /// Name of the setting (the compared stack) that cannot replay the trace.
         setting: &'static str,
         /// Kinds of requests that are not supported, as a list with commas (such as
         /// `discard,flush`).
@@ -269,7 +269,7 @@ pub enum RunError {
     Host {
         /// Name of the board.
         platform: String,
-        /// Name of the setting.
+        /// Name of the setting (the compared stack) that needs the capability.
         setting: &'static str,
         /// What the host lacks, and which setting to use instead.
         misses: &'static str,
@@ -279,7 +279,7 @@ pub enum RunError {
         "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
     )]
     Queue {
-        /// Name of the card.
+        /// Name of the card that has no usable command queue.
         card: String,
         /// Name of the setting (stack and configuration) that was to run.
         setting: &'static str,

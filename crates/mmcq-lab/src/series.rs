@@ -1,5 +1,5 @@
-//! Rate and depth of a run over virtual time, in steps of equal length. The number of steps is
-//! limited, however long the run is.
+//! Two curves over the virtual time of a run: the rate, and the number of requests under way. They
+//! have steps of equal length; the number of steps is limited, however long the run is.
 
 use crate::system::{Io, System};
 use mmcq::host::Direction;

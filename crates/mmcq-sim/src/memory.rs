@@ -109,9 +109,10 @@ struct Window {
     base: u64,
     shadow: Box<[u8]>,
     live: Option<Live>,
-    /// Offsets of the bytes of a `Read` mapping that the device has not written and that do not
-    /// hold poison yet. [`poison`](Self::poison) fills them only when it must: most devices write
-    /// the mapping from beginning to end, so that no byte is left to fill.
+    /// Offsets of the bytes of a `Read` mapping that neither the device has written nor
+    /// [`poison`](Self::poison) has filled with its test pattern (poison). The pattern is filled in
+    /// only when it must be: most devices write the mapping from beginning to end, so that no byte
+    /// is left to fill.
     fresh: Range<usize>,
 }
 

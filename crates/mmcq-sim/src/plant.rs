@@ -66,7 +66,8 @@ pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
-/// Returns whether the cards of this thread have a planted bug (lie); always false in this build.
+/// Returns whether the cards of this thread have a planted bug (a wrong behaviour, called lie, that
+/// tests the checker). Always false in this build, which has no planted bugs.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {

@@ -12,7 +12,8 @@ use crate::stats::{BusEvent, BusStats};
 use crate::wire::Beat;
 use crate::world::Device;
 
-/// Largest number of alarms of a model.
+/// Largest number of alarms of a controller model. An alarm is a virtual time at which the model
+/// has to act.
 const ALARMS: usize = 12;
 
 /// A callback that gets every event on the bus.

@@ -41,7 +41,7 @@ const STEPS_MAX: u64 = 20_000_000;
 const EVENTS_MAX: u64 = 4_000;
 /// Interval of the bytes on an SPI bus that a fault strikes: one in seven.
 const EVERY_BYTE: u64 = 7;
-/// Number of pairs of faults for each slot.
+/// Number of pairs of faults that the campaign injects in the bring-ups of each [`Slot`].
 pub const PAIRS: u64 = 300;
 /// Extra time in ns that a bring-up with two faults may take.
 const PAIR_EXTRA_NS: u64 = 4_000_000_000;

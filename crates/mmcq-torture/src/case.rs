@@ -219,7 +219,8 @@ pub enum Visit {
     },
     /// The same card goes out and in again (bouncing contacts); the field is the number of times.
     Bounce(u8),
-    /// The card stays in the slot, and its CSD write-protects it for this number of events.
+    /// The card stays in the slot, and its CSD write-protects it for this number of events of the
+    /// controller.
     Protect(u32),
 }
 

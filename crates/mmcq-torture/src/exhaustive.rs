@@ -31,7 +31,8 @@ fn setups() -> [Setup; 3] {
     ]
 }
 
-/// Returns the number of programs of 1 to `length` operations.
+/// Returns the number of different sequences of 1 to `length` operations that the campaign
+/// executes.
 #[must_use]
 pub fn programs(length: u32) -> u64 {
     (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()

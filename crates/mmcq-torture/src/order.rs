@@ -10,7 +10,8 @@ use mmcq_sim::checker::{Answer, Asked, Fault, Violation};
 /// What is known of the order in which the clients' requests end.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// Requests that ended well and that no flush was compared with yet: number, client, kind.
+    /// Requests that ended without an error and came after the last check of a flush: number,
+    /// client, kind. The next flush is compared with them.
     news: Vec<(u32, u8, Asked)>,
     /// For each client: whether it has had a flush that ended, or has given up waiting for one.
     has_flushed: [bool; 256],

@@ -16,7 +16,7 @@ impl Steps {
     }
 }
 
-/// Counters of one run.
+/// Counters of one run of a torture case: requests, errors, power cuts, and what recovery did.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Number of requests that were answered, or cut off by a power cut.

@@ -23,8 +23,8 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the engine is idle, after all operations are answered and before the power is
-    /// cut. Then no DMA mapping may be left except the driver's tables.
+    /// Waits until the engine is idle. Called after all operations are answered and before the
+    /// power is cut. Then no DMA mapping may be left except the driver's tables.
     pub(super) fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,

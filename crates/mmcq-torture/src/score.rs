@@ -1,4 +1,5 @@
-//! The score of a campaign: what it has counted.
+//! The counters of a torture campaign over all its cases: requests, power cuts, faults, failures,
+//! and the times that recovery took.
 
 use super::case::Case;
 use super::describe;
@@ -108,7 +109,7 @@ pub struct Recovery {
     /// For each run that the fault struck: the virtual time in ns that it took longer than the same
     /// run without the fault.
     pub times_ns: Vec<u64>,
-    /// Number of requests that got an error in these runs.
+    /// Number of requests that got an error in the runs that the fault struck.
     pub errors: u64,
 }
 

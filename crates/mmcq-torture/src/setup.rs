@@ -62,7 +62,8 @@ pub enum Host {
     Sdhci,
     /// An SDHCI controller that leaves transfers open. The field says how it keeps writes open.
     Open(OpenWrites),
-    /// Realtek's card reader, which leaves transfers open.
+    /// Realtek's card reader. Its driver leaves transfers open: it sends no CMD12 after the last
+    /// block, so that the next request can continue the transfer.
     Reader,
     /// Allwinner's mobile storage host.
     Smhc,
@@ -72,7 +73,8 @@ pub enum Host {
     OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),
-    /// ST's SDMMC, version 2 with a single buffer, which leaves writes open.
+    /// ST's SDMMC, version 2 with a single buffer. Its driver leaves writes open: no CMD12 follows
+    /// the last block, so that the next request can continue the write.
     OpenSdmmc,
     /// A card in SPI mode on its own bus, without an SD controller. A transfer stays open for a
     /// next request that may continue it.

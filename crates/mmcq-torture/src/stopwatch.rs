@@ -7,8 +7,8 @@ use mmcq::task::Platform;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
-/// Budget in ns of one incident, in addition to the times that the card declares
-/// ([`Outcome::card_ns`]).
+/// Longest time in ns that the handling of one failure (an incident) may take, in addition to the
+/// times that the card declares ([`Outcome::card_ns`]).
 const INCIDENT_NS: u64 = 12_000 * MS;
 
 /// Class of a recovery time. The time counts from the moment at which the stack notices the failure
@@ -255,7 +255,7 @@ impl Run<'_> {
 }
 
 impl Outcome {
-    /// Returns the time in ns that a class may take in this run in addition to
+    /// Returns the time in ns that a recovery of this class may take in this run in addition to
     /// [`Class::budget_ns`]. `transfer_ns` is the longest answer time without faults.
     #[must_use]
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {

@@ -49,7 +49,8 @@ pub struct InOrder<F: FnMut(String)> {
 }
 
 impl<F: FnMut(String)> InOrder<F> {
-    /// Makes a sorter that passes the lines to `tell`.
+    /// Makes a list that collects lines, sorts them by time, and passes them to `tell` in that
+    /// order.
     pub fn new(tell: F) -> Self {
         InOrder { tell, held: Vec::with_capacity(HELD + 1), last_ns: 0 }
     }

@@ -18,7 +18,8 @@ const SHARES: [f64; 5] = [0.5, 0.3, 0.4, 0.3, 0.3];
 /// Share of the cases in which the program uses none of the features of this module ([`SHARES`]
 /// lists them).
 const PLAIN: f64 = 0.4;
-/// Share of the cases on an SDHCI with the small stack.
+/// Probability that a case on an SDHCI uses the small stack, which is built without recovery, cache
+/// and durable writes.
 const LEAN: f64 = 0.15;
 /// Identifiers of clients. A case with several clients draws how many of the first ones in this
 /// list it has.

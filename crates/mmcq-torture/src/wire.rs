@@ -18,7 +18,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Makes the port of this bus; `time` is the time of the code under test.
+    /// Makes the port through which a driver exchanges bytes with the card in this SPI slot. `time`
+    /// is the virtual time of the driver's code.
     pub fn new(slot: Rc<RefCell<SpiSlot>>, time: Time) -> Self {
         Wire { slot, time, end_ns: 0 }
     }

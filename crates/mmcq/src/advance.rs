@@ -155,7 +155,7 @@ pub struct Wait {
     pub class: Class,
     /// Bits of the response; 0: there is none.
     pub response_bits: u8,
-    /// Bytes of data that are transferred before the wait ends.
+    /// Bytes of data that are transferred before the event for which the code waits.
     pub bytes: u32,
     /// Number of data blocks that end before the wait ends.
     pub blocks: u32,
@@ -259,7 +259,8 @@ pub struct WaitStrategy {
     /// takes more (or less) than its bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
-    /// log2 of the number of data lines, plus 8 for data on both edges.
+    /// Width and data rate of the bus as one number: log2 of the number of data lines, plus 8 for
+    /// data on both edges.
     lines: AtomicU32,
     listen: fn(bool),
 }
@@ -404,7 +405,8 @@ impl WaitStrategy {
         known.store(after.clamp(i64::from(UNKNOWN + 1), i64::from(i32::MAX)) as i32, Relaxed);
     }
 
-    /// Learns from a spin that did not see the end of its wait: the wait takes at least this long.
+    /// Learns from a waiter that polled for `waited_ns` and gave up before the event came: such a
+    /// wait takes at least this long.
     pub fn gave_up(&self, wait: &Wait, waited_ns: u64) {
         if self.expected_ns(wait).is_none_or(|expected_ns| expected_ns < waited_ns) {
             self.saw(wait, waited_ns);

@@ -180,9 +180,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm if it would ring too late. This version is for engines without a fast path:
-    /// it needs less code, and reads the deadline itself. `alarm`: the alarm has rung, so it is set
-    /// in any case.
+    /// Sets the platform's alarm (its timer) to the engine's next deadline, if the alarm is now set
+    /// to a later time. `alarm`: the alarm has expired, so it is set in any case. This version is
+    /// for engines without a fast path: it needs less code, and reads the deadline itself.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = self.with_waits(engine.next_ns());

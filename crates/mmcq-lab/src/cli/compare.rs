@@ -111,7 +111,8 @@ struct Stacks {
     /// that is a number. May be repeated
     #[arg(long, value_name = "KEY=LEAST..MOST", conflicts_with = "a")]
     range: Vec<Given>,
-    /// Runs only with the values as they are in the files: quick, but without intervals
+    /// Runs only with the values as they are in the files, and not with both ends of the ranges of
+    /// uncertain values: quick, but no result has an interval
     #[arg(long, conflicts_with_all = ["a", "range"])]
     no_interval: bool,
     /// Number of requests in each run of the usual loads (those that run without a job file)

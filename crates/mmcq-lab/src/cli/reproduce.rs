@@ -64,7 +64,7 @@ pub struct Reproduce {
     /// merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
-    /// With never only: runs a part of the cells, which takes a minute
+    /// With never only: runs a part of the cases (board, card and load), which takes a minute
     #[arg(long)]
     thin: bool,
     /// With never only: file of results. Cells that are in the file do not run again, and the
@@ -345,8 +345,8 @@ impl Reproduce {
         if self.markdown { table.markdown() } else { table.text() }
     }
 
-    /// Measures the cells of `never` and returns the results in the cells' order. Cells whose
-    /// results are in the file of `--keep` are not run again.
+    /// Measures the cells (board, card and load) of `mmcq reproduce never` and returns the results
+    /// in the cells' order. Cells whose results are in the file of `--keep` are not run again.
     fn measure(&self, cells: &[Cell]) -> Result<Vec<Measured>, Error> {
         let opened = |path: &PathBuf| {
             let kept = Kept::open(path, self.seed);

@@ -68,7 +68,8 @@ impl Program {
     }
 }
 
-/// Result of a program that has ended.
+/// Result of a user's program that ran on a simulated card and has ended: its exit status, its use
+/// of the card, and the sectors that a power cut damaged.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Exit status of the program.

@@ -397,8 +397,8 @@ impl Shared {
         read_memory(self.thread(job).0, asked.address, into)
     }
 
-    /// Copies the data that a job has read from `from` to the program. Returns false if the program
-    /// has no memory at that address.
+    /// Copies the data of a job's read, which are in `from`, to the memory of the user's program.
+    /// Returns false if the program has no memory at the read's address.
     pub fn bring(&self, job: u32, asked: &Asked, from: &[u8]) -> bool {
         if asked.in_cell {
             self.write_cell(job, asked.place, from);

@@ -31,7 +31,7 @@ const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
 /// Input of a fit.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Board, card and stack of the model.
+    /// The board, card and stack that the model simulates for this fit.
     pub bench: Bench,
     /// Values of board and card that the fit may change.
     pub free: Vec<Free>,
@@ -40,7 +40,8 @@ pub struct Task {
     /// Loads that are held out: the values are not fitted to them, but the result is compared with
     /// them.
     pub held: Vec<Load>,
-    /// Smallest standard deviation that is expected of a figure, as a share of the figure.
+    /// Smallest standard deviation that is expected of a measured figure, as a share of the figure
+    /// (0.1 is 10 %).
     pub noise: f64,
 }
 

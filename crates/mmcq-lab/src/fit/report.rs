@@ -186,7 +186,7 @@ impl Held {
 pub struct Fit {
     /// Result for each value that the fit was allowed to change (a free value).
     pub values: Vec<Value>,
-    /// Figures to which the values were fitted, beside the model's.
+    /// Measured figures to which the values were fitted; each beside the model's figure.
     pub fitted: Vec<Held>,
     /// Measured figures that were held out of the fit, to test it; each beside the model's figure.
     pub held: Vec<Held>,

@@ -49,7 +49,7 @@ pub struct Problem<'a> {
     pub before: &'a [f64],
     /// Lower and upper bound of each value, in logarithms.
     pub bounds: &'a [(f64, f64)],
-    /// Smallest standard deviation that is expected of a figure's logarithm.
+    /// Smallest standard deviation that is expected of a measured figure's logarithm.
     pub noise: f64,
 }
 

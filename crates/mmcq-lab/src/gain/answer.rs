@@ -9,8 +9,9 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Chance
-/// alone makes runs differ by as much.
+/// Smallest effect of an uncertain value of board or card that is reported, in percentage points of
+/// the gain (how much faster one setting is than another). Chance alone makes runs differ by as
+/// much.
 const LEAST_PERCENT: f64 = 0.1;
 
 /// Figures of one run of a load with one setting.
@@ -134,8 +135,8 @@ pub struct Gain {
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// How many percentage points the gain would move if the stand-ins (our models of Linux)
-    /// differed from unmodified Linux as much as in the loads that both ran.
+    /// How many percentage points this gain would move if both settings' stand-ins (our models of
+    /// Linux) differed from unmodified Linux as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.
@@ -143,9 +144,9 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Returns what decides how large the gain is: the value with the largest effect, or the
-    /// difference between our models of Linux and unmodified Linux; `None`: nothing changes the
-    /// gain.
+    /// Returns what the gain (how much faster one setting is than another) depends on most: the
+    /// uncertain value with the largest effect, or the difference between our models of Linux and
+    /// unmodified Linux. `None`: nothing changes the gain.
     pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
         let widest = self.effects.first();
         match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
@@ -154,7 +155,8 @@ impl Gain {
         }
     }
 
-    /// Returns whether a prior, a value without a measurement, changes the gain.
+    /// Returns whether the gain (how much faster one setting is than another) depends on a prior: a
+    /// value of board or card that comes from no measurement.
     pub fn hangs_on_priors(&self, answer: &Answer) -> bool {
         self.effects.iter().any(|effect| answer.values[effect.value].is_prior())
     }
@@ -220,7 +222,8 @@ impl Cell {
     }
 }
 
-/// Answer to a question about the gains of card stacks on a board.
+/// Answer to the question how much faster each card stack (setting) is on a board than the first
+/// one, for each load, and how certain these gains are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Name of the board.
@@ -235,7 +238,8 @@ pub struct Answer {
     pub runs: usize,
     /// Whether the user asked how uncertain each gain (of one stack's rate over another's) is.
     pub has_intervals: bool,
-    /// Uncertain values that were changed to their ends.
+    /// Uncertain values of board and card. Each was set to its lower and to its upper end in runs
+    /// of their own.
     pub values: Vec<Uncertain>,
     /// For each end of an uncertain value with which a run was not possible: a text with the
     /// reason.

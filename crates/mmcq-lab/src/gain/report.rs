@@ -12,8 +12,8 @@ use std::fmt::Write;
 /// Largest number of uncertain values in the data of a page for each setting and load: those that
 /// change the result most. This keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark behind the name of the value that changes a gain most, if this value is only assumed (a
-/// prior) and not measured.
+/// Mark behind the name of the value of board or card that has the largest effect on a gain (how
+/// much faster one setting is than another), if this value is a prior: assumed, not measured.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {
@@ -144,7 +144,8 @@ impl Answer {
         table
     }
 
-    /// Returns a table of the values that change a gain.
+    /// Returns a table of the uncertain values of board and card that change a gain (how much
+    /// faster one setting is than another).
     fn values_table(&self) -> Table {
         let all = self.deciding();
         let mut table = Table::default();

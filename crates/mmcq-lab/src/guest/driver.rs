@@ -38,7 +38,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the word for this kind, which the plugin of QEMU and the guest know.
+    /// Returns the name of this kind of controller, as the guest's kernel command line and the
+    /// plugin of QEMU have it.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Kind::Sdhci => "sdhci",

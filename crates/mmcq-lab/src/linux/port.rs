@@ -19,7 +19,8 @@ pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 
 /// Port that sends one operation at a time to the controller through mmcq's engine.
 pub struct EnginePort<H: Host> {
-    /// mmcq's engine, used for raw phases.
+    /// Access to mmcq's engine, to which this port gives one raw phase (a command with its data and
+    /// busy) for each operation.
     pub raw: Raw<H>,
     target: CardParams,
     memory: Memory,

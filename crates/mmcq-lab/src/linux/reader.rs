@@ -96,7 +96,8 @@ pub struct Reader<H: Host> {
     close_due: bool,
     /// Number of requests that failed.
     pub errors: u64,
-    /// Number of requests that continued an open transfer.
+    /// Number of requests that needed no new command, because they continued a transfer that was
+    /// left open.
     pub continued: u64,
     /// Number of errors that no request received, because a CMD12 reported them after the requests
     /// of its transfer had ended.
@@ -104,8 +105,9 @@ pub struct Reader<H: Host> {
 }
 
 impl<H: Host> Reader<H> {
-    /// Makes the driver of an engine whose card is in the transfer state and whose host can
-    /// continue data. `max_bytes`: the largest request.
+    /// Makes the driver of an engine whose card is in the transfer state. The host must be able to
+    /// continue a transfer with later requests, without a new command. `max_bytes`: size of the
+    /// largest request in bytes.
     pub fn new(
         stack: Stack<(NoLock, H, Profile), 1>,
         target: CardParams,

@@ -22,8 +22,9 @@ pub enum Continue {
     Yes,
     /// The driver leaves only reads open, not writes.
     Reads,
-    /// On an SDHCI, the driver leaves reads and writes open. A write stays open because SDMA stops
-    /// at a block gap.
+    /// On an SDHCI, the driver leaves reads and writes open: it does not end the transfer after a
+    /// request's last block, so that the next request can continue it. A write waits in a stop of
+    /// SDMA at a block gap.
     Gap,
 }
 

@@ -12,8 +12,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Makes the engine's scheduler. With `told` the engine informs the scheduler of every request,
-    /// so that all requests take the engine's general path.
+    /// Makes the engine's scheduler from the one that the board's file names. `told`: the engine
+    /// reports every request to the scheduler, so all requests take the general path and none the
+    /// fast path.
     pub fn new(any: Any, told: bool) -> Self {
         Scheduler { any, told }
     }

@@ -29,7 +29,8 @@ pub fn jobs(seconds: u64) -> String {
     )
 }
 
-/// Runs the experiment with all schedulers on one board, and returns the rows of the table.
+/// Runs the experiment (several clients share a card) with each scheduler on one board, and returns
+/// the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let workers = super::workers(&jobs(if amount.full { 30 } else { 3 }))?;
     let mut rows = Vec::new();

@@ -84,7 +84,8 @@ pub fn job(rw: &str, io_mib: u64) -> String {
 /// Boards of the experiment: a model of the board of the publication, and the same with a busy CPU.
 pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the experiment (the order in which a software queue dispatches requests) on one board, and
+/// returns the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0] || name == SDHCI.0;

@@ -43,7 +43,7 @@ const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand
 /// Comparison of the model of Linux with unmodified Linux, for one load and one setting.
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// Name of the column in the table of published values.
+    /// Name of the load, such as `rand read`, as in the table of published values.
     pub cell: &'static str,
     /// Setting of the model: `none` or `hsq-tag`.
     pub setting: Setting,
@@ -66,8 +66,8 @@ impl Meeting {
     }
 }
 
-/// Returns the comparison with unmodified Linux for each load and setting. `rows` are rows of the
-/// table for the experiment's own board.
+/// Returns a comparison with unmodified Linux for each load and setting. `rows` are rows of the
+/// table for the board on which the published experiment was made.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF

@@ -96,7 +96,7 @@ fn row(cell: String, setting: &str, unit: &str, model: f64) -> Row {
     Row { cell, setting, unit, published: None, fitted: false, model, limit: None }
 }
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the comparison of queues on one of [`BOARDS`], and returns the rows of its table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     match name {

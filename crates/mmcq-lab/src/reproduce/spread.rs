@@ -32,7 +32,8 @@ const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
 
 /// Keys of the board's times to wake threads.
 const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
-/// Largest relative difference of the times to wake threads from the board's file.
+/// Largest share by which a time to wake threads differs from the value in the board's file (0.25
+/// is 25 %).
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
 /// Prefix of the keys for the times of the card's flash, such as `--set` takes them.

@@ -42,12 +42,13 @@ impl Grid<'static> {
 const BOARD: &str = "stream-rtsx";
 /// Change of the board that makes mmcq close each transfer.
 const STREAMS_OFF: &str = "stack.streams=off";
-/// Name of a board whose host cannot continue data.
+/// Name of a board with a host that cannot continue a transfer: each transfer needs a new command.
 const BOARD_SDHCI: &str = "hsq-sprd";
 
 /// Name, in the rows of the table, of Linux that closes each transfer after its request.
 pub const CLOSE: &str = "close";
-/// Name of a setting in the rows of a case: mmcq that closes each transfer.
+/// Name of a setting in the rows of a case: mmcq with `stack.streams=off`, which closes each
+/// transfer with its request and leaves none open.
 pub const OFF: &str = "streams off";
 /// Name, in the rows of the table, of mmcq that leaves transfers open after their requests.
 pub const OURS: &str = "mmcq";
@@ -124,8 +125,9 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Runs sequential 4 KiB requests with and without merging, on a host that cannot continue data.
-/// Returns rows with the rate and the number of commands per MiB.
+/// Runs sequential 4 KiB requests with and without merging, on a host that needs a new command for
+/// each transfer (it cannot continue the data of the last one). Returns rows with the rate and the
+/// number of commands per MiB.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];

@@ -17,8 +17,8 @@ use super::Counters;
 /// point is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes transferred over the time of a run. A limit has one curve for each lane (way to drive the
-/// card).
+/// Bytes transferred over the time of a run, to compare it with another run. A run that gives the
+/// physical limit has one curve for each lane (way to drive the card).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,

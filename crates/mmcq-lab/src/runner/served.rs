@@ -78,7 +78,8 @@ impl Served {
     }
 }
 
-/// Returns in words the reason `close` for which mmcq's engine closed an open transfer.
+/// Returns in words the reason `close` for which mmcq's engine ended a transfer that it had left
+/// open for further requests.
 pub fn reason(close: Close) -> &'static str {
     match close {
         Close::Break => "the next request does not continue it",

@@ -78,13 +78,13 @@ impl StepKeys {
 /// A step of the driver for each packet: a CMD52, or CMD53 commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Name of the step in the tables of the result.
+    /// Name of the step in the tables that show where a packet's time was spent.
     pub name: String,
     /// Whether the step writes to the card; false: it reads.
     pub write: bool,
     /// Number of the function that is accessed: 0 (the card's common registers) or [`FUNCTION`].
     pub function: u8,
-    /// Address of the first register that the step accesses.
+    /// Address of the first register that the step (a CMD52 or CMD53) accesses.
     pub address: u32,
     /// Byte that the step writes, if the step is a CMD52 that writes.
     pub value: u8,

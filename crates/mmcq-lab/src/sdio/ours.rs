@@ -69,7 +69,8 @@ pub struct Ours<'a> {
     pub stack: &'a Stack,
     /// Host driver below the engine.
     pub host: Priced,
-    /// Events for which the interrupt handler may wait instead of leaving.
+    /// Events for which the interrupt handler may wait inside the interrupt, instead of returning
+    /// and being called again.
     pub stay: Stay,
     /// Number of packets that the driver has received, but whose CPU work is not charged to the
     /// machine yet.

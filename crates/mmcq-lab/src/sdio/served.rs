@@ -48,8 +48,8 @@ fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     Bench::with(board, dma, card, counts)
 }
 
-/// Executes a step through mmcq's engine. Returns the byte that was read, if the step reads one
-/// register; otherwise `None`.
+/// Executes one step of a packet (a CMD52, or CMD53 commands) through mmcq's engine. Returns the
+/// byte that was read, if the step reads one register; otherwise `None`.
 async fn does(
     function: &Io<'_>,
     step: &Step,

@@ -49,7 +49,8 @@ impl Wait {
     }
 }
 
-/// Length in ns of virtual time of the measurement.
+/// Length in ns of virtual time of a measurement of repeated CMD52s, after a warm-up of a tenth of
+/// it.
 const FOR_NS: u64 = 100_000_000;
 /// Length of a CMD52 with its response, in bus clocks.
 pub const COMMAND_CLK: u64 = 104;

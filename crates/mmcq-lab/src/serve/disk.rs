@@ -346,7 +346,7 @@ impl Disk {
         }
     }
 
-    /// Records that the engine has accepted a request for a piece of this job.
+    /// Records that the engine has accepted a request that does a part of this client's operation.
     fn begun(&mut self, progress: &mut Progress) {
         if progress.flushes() {
             progress.covered = self.losses.covered();

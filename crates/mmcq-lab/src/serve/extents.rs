@@ -33,7 +33,8 @@ struct Change {
     disturbed: bool,
 }
 
-/// How a change of a range ended.
+/// Whether a range of the disk is a hole (reads as zeros and holds no data) after a client's write,
+/// trim or request for zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The range is no hole: the change wrote data; or it failed; or it wrote zeros for a client

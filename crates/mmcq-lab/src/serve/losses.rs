@@ -34,12 +34,14 @@ struct Connection {
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
-    /// Number of the loss for which a durable write of this connection was refused.
+    /// Number of the newest loss of data for which no durable write of this connection has to be
+    /// refused any more; losses are numbered in order.
     refused_write: u64,
     /// Number of the connection's newest acknowledged write that no flush has covered; `None`:
     /// flushes have covered all.
     unflushed: Option<u64>,
-    /// Whether acknowledged writes of this connection are lost and it has not been told.
+    /// Whether the card has lost acknowledged writes of this connection, and the client has not
+    /// been told that yet.
     lost_writes: bool,
     /// Whether this connection will be told of a loss in place of another one, which closed before
     /// it was told. It is then called the heir of the other one.

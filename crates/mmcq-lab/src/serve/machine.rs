@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Largest number of requests that a machine's engine has at a time.
 pub const SLOTS: usize = 64;
 
-/// Result of a [step](Machine::step).
+/// What a machine has done in one call of [`Machine::step`].
 pub enum Step {
     /// Slots of the engine whose requests are complete, one bit each; possibly none.
     Done(SlotSet),

@@ -42,8 +42,9 @@ pub(super) struct Configuration {
 }
 
 impl Places {
-    /// Returns what was read and computed for this board, card and changes, and is stored for all
-    /// points that share them. Reads it if it is not stored yet.
+    /// Returns the loaded board and jobs, and their hashes, for this board, card and list of
+    /// changes. They are loaded once, and then stored for all points of the sweep that have the
+    /// same three.
     pub fn of(&self, scene: &Scene, load: &Load) -> Arc<Place> {
         let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
         let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, load))));

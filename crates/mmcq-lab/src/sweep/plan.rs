@@ -38,7 +38,8 @@ struct Limit {
     seeded: bool,
 }
 
-/// Result of the run at one point: its rows.
+/// Result of the run at one point of a sweep (one combination of values), as rows of the sweep's
+/// table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.

@@ -30,7 +30,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Returns the time in ps of this number of quarter clock cycles, counted from this anchor.
+    /// Returns the time in ps at which this number of quarter clock cycles has passed since this
+    /// anchor (a known edge of the clock).
     pub fn quarter_ps(&self, quarters: u64) -> u64 {
         let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
         self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
@@ -56,7 +57,8 @@ pub(super) struct Place {
     pub event: usize,
     /// Index in [`Grid::anchors`] of the point in time from which `cycle` is counted.
     pub anchor: usize,
-    /// Number of clock cycles from the anchor to the first cycle of this part.
+    /// Number of clock cycles from the anchor (a point in time of the bus clock) to the first cycle
+    /// of this part.
     pub cycle: u64,
     /// Number of clock cycles that this part of a token or block takes.
     pub cycles: u64,

@@ -75,7 +75,8 @@ impl Recording {
     }
 }
 
-/// Facts about a window that must be known to draw its waveform: header and parts.
+/// What a first run has found out about the window, so that a second run can draw its waveform: the
+/// header, and how far out of order events were reported.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// Header of the waveform that [`Dump::draw`] will write.

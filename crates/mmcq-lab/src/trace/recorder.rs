@@ -1,5 +1,5 @@
-//! Recorder of a window. It drops all records outside of the window during the run. It stores the
-//! window, or passes the window on in parts, each as soon as it is complete.
+//! Recorder of a window (a part of a run's time). It drops all records outside of the window during
+//! the run. It stores the window, or passes the window on in parts, each as soon as it is complete.
 
 use super::capture::{Capture, Event, IDLE_NS, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};

@@ -144,7 +144,7 @@ fn moves(index: u8, app: bool) -> Option<Direction> {
     }
 }
 
-/// Returns the phases in the window, sorted by their start.
+/// Returns the phases in the window (each a command with its data and busy), sorted by their start.
 pub fn phases(capture: &Capture) -> Vec<Phase> {
     let mut phases: Vec<(Phase, u32)> = Vec::new();
     let mut prefix = false;

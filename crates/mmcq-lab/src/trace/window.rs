@@ -126,7 +126,7 @@ pub enum WindowError {
     NotSeen {
         /// Trigger for which the recorder waited until the run ended.
         start: Start,
-        /// Number of the occurrence for which the recorder waited.
+        /// Number of the trigger's occurrence (1: the first) at which the window should have begun.
         n: u64,
         /// Number of times that the trigger occurred in the run; fewer than `n`.
         came: u64,

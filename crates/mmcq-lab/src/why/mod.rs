@@ -34,7 +34,8 @@ use crate::recorded::passed::{self, Rules};
 use crate::runner::{Counters, Outcome, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
-/// Phases of a run in nanoseconds; the fields add up to the whole time of the run.
+/// Parts into which the time of a run is split by what it was spent on, in nanoseconds; the fields
+/// add up to the whole time of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     /// Time in ns for commands and responses on the bus.

@@ -155,7 +155,8 @@ pub(crate) struct Journal {
     /// content before the write.
     entries: VecDeque<Entry>,
     seq: u64,
-    /// Number of the first version that the present write command brought.
+    /// Number of the first entry that the present write command added; each written version of a
+    /// sector has one entry, and they are numbered in order.
     open: u64,
     /// Time in ns at which all versions with a number below `open` (those of earlier write
     /// commands) are in the flash; `u64::MAX` if some of them wait for a flush.

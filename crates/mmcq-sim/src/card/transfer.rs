@@ -12,7 +12,7 @@ use crate::plant::{self, Lie};
 pub(crate) struct Read {
     /// Byte address of the next block.
     pub(crate) at: u64,
-    /// Number of bytes in a block.
+    /// Number of bytes in a block of this read command.
     pub(crate) block: u16,
     /// Number of blocks left to send; `None`: until CMD12.
     pub(crate) left: Option<u32>,

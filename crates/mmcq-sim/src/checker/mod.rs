@@ -134,8 +134,8 @@ pub struct Checker {
     /// Completion number of the last request that changed sectors, with or without success, if no
     /// flush has covered it since; `None` otherwise.
     unflushed: Option<u32>,
-    /// The last request, by its number in the order of submission, that may fail because of a
-    /// fault; a later request has no cause to fail. `u32::MAX`: any request may fail.
+    /// Number (in the order of submission) of the last request for which a fault may be the reason
+    /// of a failure. A later request must not fail. `u32::MAX`: any request may fail.
     excused: u32,
     /// Number of the newest request at the last fault. Requests have the numbers 1, 2, 3 and so on,
     /// in the order of submission.

@@ -104,8 +104,8 @@ pub(super) struct Entry {
     /// Whether the card lost its power, or possibly a part of its cache, between submission and
     /// answer of the request.
     loose: bool,
-    /// Whether the card lost its power while the request was under way, and the host did not
-    /// receive the response that reported this loss.
+    /// Whether the card lost its power while the request was under way, and the host never received
+    /// the response in which the card reported the power loss.
     unheard: bool,
     /// Whether a flush that was submitted later has succeeded while the request had no answer yet. If
     /// the request succeeds, its data are on the medium.

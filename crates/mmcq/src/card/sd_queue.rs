@@ -156,7 +156,8 @@ struct Tested {
     sum: u64,
 }
 
-/// Reads the test tasks by the queue and without it, and compares the data.
+/// Reads `how.self_test` ranges of blocks, spread over the card: first without the queue, then as
+/// tasks of the queue. Compares the checksums of the data.
 async fn test<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,

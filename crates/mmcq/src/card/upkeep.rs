@@ -132,7 +132,8 @@ pub(super) fn begin<B: Platform, const N: usize>(
     stack.poll();
 }
 
-/// Returns the exception event of a device that shows its exception bit; `None` if it is not new.
+/// Reads EXT_CSD of a device whose status has the exception bit. Returns the exception event;
+/// `None` if the supervisor has already seen the same events.
 pub(super) async fn look<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,

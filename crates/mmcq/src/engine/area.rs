@@ -37,8 +37,9 @@ pub(super) struct Area {
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
-    /// bits, so that their values are not known. Then the engine does not write these bits.
+    /// Whether the engine does not know the bits of PARTITION_CONFIG other than the access bits,
+    /// because a [`Kind::LongCommand`](super::Kind::LongCommand) may have changed them. While true,
+    /// the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch of the partition under way writes.
     going: u8,
@@ -225,7 +226,9 @@ impl Area {
         self.switch_to(Place::Return, switch, 0)
     }
 
-    /// Notes that a long command begins, or (`ended`) has ended well.
+    /// Records what a long command (a [`Kind::LongCommand`](super::Kind::LongCommand)) does to
+    /// PARTITION_CONFIG, if it writes that byte. `ended` false: the command begins, and the byte is
+    /// unknown. `ended` true: the command has ended without an error.
     pub fn note_order(&mut self, command: &Command, ended: bool) {
         match partition_config(command) {
             Some(value) if ended => self.order_ended(command.arg >> 24 & 3, value),

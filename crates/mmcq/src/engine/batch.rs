@@ -79,7 +79,8 @@ impl<const N: usize> Batch<N> {
         self.segments.get(..count).unwrap_or(&[])
     }
 
-    /// Returns the segment of a phase that has exactly one.
+    /// Returns the first memory segment of the batch, for a phase that uses exactly one; empty if
+    /// the batch has none.
     #[inline(always)]
     pub fn segment(&self) -> &[Segment] {
         self.segments.get(..1).unwrap_or(&[])

@@ -35,7 +35,7 @@ pub(super) const QUIRK: u32 = 1 << 4;
 
 /// Recovery is running: a request has failed, and its recovery has not ended (an incident).
 const INCIDENT: u32 = 1 << 5;
-/// Some writes perhaps have not reached the medium, or are to be written again.
+/// Blocker: some writes may not have reached the medium, or have to be written again.
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
@@ -59,7 +59,7 @@ const UNSETTLED: u32 = 1 << 15;
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
 const LEFT_OPEN: u32 = 1 << 17;
-/// The card's queue is in use, or perhaps in use.
+/// Blocker: the card's command queue is in use, or it is not known whether it is.
 const QUEUE: u32 = 1 << 18;
 /// Packed commands may be used.
 const PACKS: u32 = 1 << 19;
@@ -71,8 +71,8 @@ const CHAINS: u32 = 1 << 20;
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// A cause may hold whose bit is not set yet: the parts of the engine have changed since they were
-/// last read.
+/// Blocker: parts of the engine have changed since the causes were last read from them, so a cause
+/// may exist whose bit is not set yet.
 const UNREAD: u32 = 1 << 31;
 
 /// The causes that the gate reads when it decides whether a request comes in. The code that begins
@@ -103,7 +103,8 @@ pub(super) struct Blockers<H, P> {
     word: u32,
     /// Most requests that may be in the engine at a time.
     queue_limit: u8,
-    /// How the fast path may end the phase that the controller has.
+    /// Kind of the phase that the controller has, if the fast path (the short code for ordinary
+    /// reads and writes) may handle its end.
     fast_kind: FastKind,
     /// Types of host and profile; `FAST` is computed from them.
     of: PhantomData<fn() -> (H, P)>,

@@ -215,7 +215,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
-    /// Plans another poll of a card that is busy with a control request, within the request's time.
+    /// Plans another poll of a card that is busy with a control request (any request but a read or
+    /// write), within the time that the request may take.
     pub fn repeat_busy_question<P: Profile>(
         &mut self,
         timers: &mut Timers,

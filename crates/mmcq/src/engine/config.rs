@@ -176,7 +176,8 @@ pub enum Acknowledge {
     Transferred,
 }
 
-/// When a transfer stays open for requests that may continue it.
+/// When a transfer stays open: whether the engine leaves it without an end after its last block, so
+/// that requests which continue it need no new command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StaysOpen {
     /// Never: the engine closes each transfer when its requests are done.
@@ -326,7 +327,7 @@ pub struct Stats {
     /// Number of commands (with their data and busy) that were found complete only when their
     /// deadline had passed.
     pub lost_interrupts: Count,
-    /// Number of phases that failed.
+    /// Number of phases (commands with their data and busy) that failed.
     pub faults: Count,
     /// Number of polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,

@@ -46,8 +46,8 @@ impl Durability {
         }
     }
 
-    /// Returns the result of a flush. If a write failed after it was complete, only the next flush
-    /// reports that, and only one time.
+    /// Returns the result of a flush. If a write failed after it was reported complete, only the
+    /// next flush reports that, and only one time.
     pub fn flushed<P: Profile>(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.take_loss() {
             return Err(Error::CacheLost);

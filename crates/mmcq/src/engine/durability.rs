@@ -26,7 +26,8 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
-/// Answers that the engine still owes for complete writes; the module describes them.
+/// What writes that were reported complete still need from the engine: a status of the card, a
+/// flush, or an error that the next flush must report. The module describes these debts.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.
@@ -90,9 +91,9 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the flag that complete writes still wait for the status that shows their result.
-    /// Called when this status has come, or when another part of the engine waits for it. Returns
-    /// whether the flag was set.
+    /// Returns whether complete writes still wait for the status that shows their result, and
+    /// clears this flag. Called when the status has come, or when another part of the engine waits
+    /// for it.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -211,7 +212,8 @@ impl Durability {
         slots.is_settling() || self.owes_without_slot()
     }
 
-    /// Stores an error that no write waits for: the next flush reports it.
+    /// Stores an error of the card that belongs to a write which was already reported complete. The
+    /// next flush reports this error.
     #[cold]
     pub fn owe_late<const N: usize, P: Profile>(
         &mut self,
@@ -275,7 +277,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Config {
-    /// Returns whether writes are complete when their data are transferred.
+    /// Returns whether ordinary writes are reported as complete as soon as their data are
+    /// transferred, before the card's status shows that they were programmed.
     #[inline(always)]
     pub(super) fn tells_transferred<P: Profile>(&self) -> bool {
         P::RECOVERS && self.acknowledge == Acknowledge::Transferred

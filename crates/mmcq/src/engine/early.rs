@@ -37,8 +37,8 @@ impl Early {
         self.told = 0;
     }
 
-    /// Stores the bits of this R1 (`status`) about earlier writes, which the engine has just
-    /// handled.
+    /// Stores the error bits of an R1 (`status`) that the engine has read early and handled, so
+    /// that they are not handled again when the same R1 arrives at the transfer's end.
     pub fn note_told(&mut self, status: u32) {
         self.told = status & TOLD;
     }

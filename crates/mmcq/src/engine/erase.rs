@@ -89,7 +89,7 @@ pub struct Erasing {
     /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: CMD38 uses its own
     /// argument only.
     pub argument_byte: u8,
-    /// Longest time of the erase of a unit, in milliseconds.
+    /// Longest time of the erase of one unit ([`unit_blocks`](Self::unit_blocks)), in milliseconds.
     pub erase_ms: u32,
     /// Longest time of a trim or discard in a unit, in milliseconds.
     pub trim_ms: u32,
@@ -233,7 +233,7 @@ const LIMIT_NS_MAX: u64 = 60_000_000_000;
 const SECURE_NS_MAX: u64 = 600_000_000_000;
 /// Longest time of the CMD6 that sets the argument in EXT_CSD.
 const ARGUMENT_NS: u64 = 500_000_000;
-/// Most units in a piece of an erase.
+/// Largest number of units (erase groups or allocation units) in one piece of an erase.
 const UNITS_MAX: u32 = 1 << 16;
 
 /// Position of the erase in progress, and the learned speed of the card.

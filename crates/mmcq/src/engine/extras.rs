@@ -155,8 +155,8 @@ impl Memory {
         }
     }
 
-    /// Returns the error bits that the card has sent so far during the command with busy in
-    /// progress, and clears them.
+    /// Returns and clears the error bits of the card's statuses that the engine has collected
+    /// during the command with busy in progress.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }
@@ -382,8 +382,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Gives up the present step of the control request: unmaps its memory and clears its state.
-    /// Recovery will repeat the request, or has given the card up.
+    /// Ends the present step of the control request (such as an erase) without a result, and unmaps
+    /// its memory. Recovery then repeats the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

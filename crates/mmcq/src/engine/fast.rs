@@ -162,8 +162,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next request on the fast path. The stage may still be that of the transfer that
-    /// has ended. Returns false if the next request needs the general path.
+    /// Starts the next request by the fast path, which skips the checks for special cases. The lane
+    /// may still be in the stage of the transfer that has ended. Returns false if the next request
+    /// needs the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
@@ -180,7 +181,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.timers.chore_is_planned()
     }
 
-    /// Starts the head of the queue. Returns false if it needs the general path.
+    /// Starts the head of the queue by the fast path, which skips the checks for special cases.
+    /// Returns false if the request needs the general path.
     #[inline(always)]
     fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
         let Some(run) = self.slots.at(head).kind().span() else { return false };
@@ -210,8 +212,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the transfer of one request. The inner function is compiled once for each direction,
-    /// with shorter code for each.
+    /// Starts the transfer of one request by the fast path (few checks). Each direction has a
+    /// compiled version of its own, whose code is shorter.
     #[inline(always)]
     fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;
@@ -275,8 +277,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.acknowledged(events, false, now_ns)
     }
 
-    /// Handles the end of a phase on the wire. Returns false and does nothing if the end needs the
-    /// general path.
+    /// Handles the end of a phase by the fast path, which skips the checks for special cases.
+    /// Returns false and does nothing if the end needs the general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
         // Only the response to CMD13 may show that the card is programming; then the card is still

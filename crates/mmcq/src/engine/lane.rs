@@ -16,7 +16,7 @@ use crate::sched::tasks::{Hosted, Tasks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure with an error, which is stored in the incident.
+    /// A failure with an error. The error is stored in the incident, the state of the recovery.
     Error,
     /// The deadline has passed, and the controller has not reported the end of the command or its
     /// data.
@@ -229,8 +229,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.bus_given = at_once;
     }
 
-    /// Notes that the driver is called for the bus operation. Returns true if the driver was
-    /// already called for the same operation.
+    /// Records that the driver is called for the present bus operation. Returns true if the driver
+    /// was already called for the same operation.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

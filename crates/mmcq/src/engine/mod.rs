@@ -112,7 +112,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// commands) and of chains (lists of transfers).
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
-    /// The driver, with the phase in progress.
+    /// The driver, with the phase in progress (a command with its response, data and busy).
     bus: Bus<H>,
     /// Why the transfer in progress failed, while the lines are being reset; and the state of the
     /// recovery ladder.
@@ -128,7 +128,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The extras that `enable_extended_ops` adds, and their state.
     services: Services<H, N, P>,
     record: Record,
-    /// The scheduler, and the state of streams.
+    /// The scheduler that orders requests, and what is known of the clients' sequential streams.
     order: Order<P>,
 }
 

@@ -1,5 +1,6 @@
-//! Requests that may go before the oldest one: those that continue an open transfer, or those of a
-//! run (contiguous requests) that is longer than the run of the oldest one.
+//! Decides which requests may start before the oldest one. They continue an open transfer (one
+//! whose blocks are over, but whose command was not ended), or they belong to a run of contiguous
+//! requests that is longer than the run of the oldest one.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,
@@ -16,8 +17,8 @@
 //! quarter of the slots are free.*
 //!
 //! The engine lets requests overtake in this way only with a policy that [yields](Policy::yields),
-//! and only on a host that can continue a transfer. On other hosts overtaking slows as many cases
-//! of the laboratory's sweep as it speeds up.
+//! and only on a host that can continue a transfer. On other hosts, as many loads in the laboratory
+//! become slower by overtaking as become faster.
 
 use super::Engine;
 use super::order::may_lead;

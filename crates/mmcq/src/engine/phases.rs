@@ -83,7 +83,8 @@ pub(super) enum Recovery {
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Notes that the transfer's first phase is about to start.
+    /// Records that the first phase (command) of a transfer is about to start: sets how the
+    /// transfer will end, and clears the error of an earlier one.
     #[inline(always)]
     pub fn note_transfer_start(&mut self, record: &mut Record, incident: &mut Incident, end: End) {
         self.streams_mut().set_end(end);

@@ -19,7 +19,7 @@ pub const BLOCK_BYTES: u32 = 512;
 pub enum Kind {
     /// Read blocks of 512 bytes.
     Read {
-        /// First block.
+        /// First block to read, in units of 512 bytes.
         lba: u64,
         /// Number of blocks, at least 1.
         blocks: u32,
@@ -78,7 +78,7 @@ pub enum Kind {
     /// that was under way is repeated. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
-        /// First block.
+        /// First block of the erase, in units of 512 bytes.
         lba: u64,
         /// Number of blocks, at least 1.
         blocks: u32,

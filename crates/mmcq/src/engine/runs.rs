@@ -18,8 +18,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns whether writes of the transfer were completed, so that their status is still to
-    /// come.
+    /// Returns whether writes of this open transfer were reported complete, and the card's status
+    /// that shows their result is still missing.
     #[inline(always)]
     pub fn owes(&self) -> bool {
         self.told_ns.is_some()
@@ -175,7 +175,8 @@ pub(super) struct Streams {
     /// Time in ns at which the transfer in progress began; `None` if no transfer is in progress or
     /// its data are over.
     began_ns: Option<u64>,
-    /// Direction of the transfer that the card is ending, and since when.
+    /// The transfer that is being ended now (CMD12 or stop token, and busy): its direction, and the
+    /// time in ns at which that began.
     ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,
@@ -301,14 +302,14 @@ impl Streams {
         self.paused = Some(direction);
     }
 
-    /// Notes that the first phase of a transfer is sent.
+    /// Records the time at which the first phase (command) of a transfer is sent.
     #[inline(always)]
     pub fn note_transfer_start(&mut self, now_ns: u64) {
         self.began_ns = Some(now_ns);
     }
 
-    /// Notes that the data of a transfer are over; `wire_ns`: their time on the wire. `on`: the
-    /// transfer continued an open one.
+    /// Records that the data of a transfer are over; `wire_ns`: their time on the wire in ns. `on`:
+    /// the transfer continued an open one, so it had no command of its own.
     pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);

@@ -25,8 +25,8 @@ pub(super) enum State {
     Queued,
     /// The request's transfer is with the controller.
     Active,
-    /// The request's transfer is with a controller that cannot be stopped. The memory of the
-    /// request is lent, so it stays in the slot.
+    /// The request's transfer is with a controller that cannot be stopped. The request's memory
+    /// belongs to a blocking caller, which must not return, so the request stays in the slot.
     Kept,
     /// The data are written; the card's next status shows whether they were programmed.
     Settling,
@@ -141,7 +141,7 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     /// Number of slots whose memory is mapped for the controller.
     mapped: u8,
-    /// Whether some queued request is perhaps not mapped.
+    /// Whether the memory of some queued request is perhaps not mapped for DMA.
     unmapped: bool,
     /// Whether the memory of the request that is next could not be mapped, since the host had no
     /// free mapping.
@@ -384,7 +384,8 @@ impl<const N: usize> Slots<N> {
         self.queue().map_while(|index| self.waiting(index))
     }
 
-    /// Returns a queued read or write as a policy sees it.
+    /// Returns a queued read or write in the form that a scheduling policy gets ([`Waiting`]);
+    /// `None`: the request is neither.
     pub fn waiting(&self, index: u8) -> Option<Waiting> {
         let slot = self.at(index);
         let (direction, lba, blocks) = slot.span()?;

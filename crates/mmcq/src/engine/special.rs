@@ -189,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
 
-    /// Starts a transfer of blocks of one request, into which no other request is merged.
+    /// Starts a transfer for blocks of one request. No other request is merged into the transfer.
     fn send_alone(
         &mut self,
         index: u8,

@@ -149,8 +149,8 @@ impl Streams {
         self.note_transfer_start(now_ns);
     }
 
-    /// Notes that the data of a read or write are over. `on`: they continued an open transfer,
-    /// without a command.
+    /// Records that the data of a read or write have been transferred. `on`: they continued an open
+    /// transfer (one that had waited for more requests), so that no new command was sent.
     pub fn note_data<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -187,8 +187,8 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long, in ns, a transfer of this direction stays open when its data are over and
-    /// no request waits.
+    /// Returns how long, in ns, a transfer of this direction waits for a request that continues it,
+    /// when its data are over and no request is queued; then it is closed.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {
@@ -267,8 +267,9 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Clears the open transfer after a recovery. Returns true if the status that shows the result
-    /// of complete writes is still to come: the caller reads it now.
+    /// Forgets the open transfer after a recovery (an open transfer waits for requests that
+    /// continue it). Returns true if the card's status after writes that were already reported
+    /// complete is still missing: the caller reads it now.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.

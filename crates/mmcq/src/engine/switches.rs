@@ -30,9 +30,10 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Sets the engine's deadline to now if the engine is idle, and either a transfer is open or
-    /// writes were reported complete before the card's status was read. The next `poll` then closes
-    /// the transfer and reads the status.
+    /// Sets the engine's deadline to now, so that the next `poll` closes an open transfer (one that
+    /// waits for requests that continue it) and reads the card's status. Does so only if the engine
+    /// is idle, and a transfer is open or the status of writes that were reported complete is
+    /// missing.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();
@@ -221,7 +222,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
-    /// Returns whether a waker has to be dropped outside of any lock.
+    /// Returns whether the wakers of ended requests are still stored. They must be dropped outside
+    /// of any lock.
     #[inline(always)]
     pub(crate) fn has_stale_waker(&self) -> bool {
         self.slots.stale().is_some()

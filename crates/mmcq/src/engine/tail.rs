@@ -152,8 +152,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the delayed transfer is not the next one that starts: another request starts, or
-    /// none.
+    /// Records that the transfer whose start was delayed is not the next one to start: another
+    /// request starts first, or none.
     pub fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.broken(now_ns);
@@ -203,7 +203,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Decides by the costs until when a start is delayed. Returns false if it starts now.
+    /// Decides until when the start of the pending transfer is delayed for further requests, by
+    /// what a delay costs and gains. Returns false if the transfer starts now.
     pub fn decide_hold<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -218,7 +219,8 @@ impl<P: Profile> Order<P> {
         self.hold_until(slots, timers, until_ns, first, now_ns)
     }
 
-    /// Returns whether a start is delayed.
+    /// Returns whether the engine delays the start of a transfer now, to wait for more requests
+    /// that join it.
     #[inline(always)]
     pub fn is_held(&self) -> bool {
         self.tails().is_some_and(|hold| hold.until_ns().is_some())
@@ -242,8 +244,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails()?.until_ns()
     }
 
-    /// Returns what delayed starts have cost and gained so far; all zeros with a
-    /// profile that delays no start.
+    /// Returns what it has cost and gained so far to delay starts of transfers for requests that
+    /// join them. All values are zero with a profile that delays no start.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
@@ -307,7 +309,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// Lets an ordinary read or write join the delayed transfer while nothing else is going on.
+    /// Lets a read or write without special rules join the transfer whose start is delayed. Returns
+    /// false if it does not continue that transfer, or if something else (such as recovery) needs
+    /// the engine.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()

@@ -86,7 +86,8 @@ impl Timers {
         }
     }
 
-    /// Clears the stage's deadlines: nothing is in progress any more.
+    /// Clears the deadlines of the engine's stage (the step of a request in progress), because
+    /// nothing is in progress any more.
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
@@ -361,8 +362,8 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Limits the wait of the step in progress: the engine wakes at the latest when the incident's
-    /// time limit is over.
+    /// Limits the wait of the step in progress: the engine wakes at the latest when the time limit
+    /// of the whole recovery (the incident) is over.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
@@ -381,7 +382,8 @@ impl Timers {
         self.help_ns = self.incident_ns;
     }
 
-    /// Extends the wait for help until the time limit of the present recovery.
+    /// Moves the time at which the engine stops waiting for the supervisor's help to the time limit
+    /// of the present recovery, unless it is later already.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);

@@ -203,9 +203,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         heard
     }
 
-    /// Sets what the supervisor does for a card without a fault: it reads exception events (if
-    /// `exceptions`), tunes at the interval `tune_every_ns` (0: never), and lets the card rest
-    /// after `rest_after_ns` without requests ([`u64::MAX`]: never).
+    /// Sets what the supervisor does for a card without a fault. It reads exception events (if
+    /// `exceptions`) and tunes at the interval `tune_every_ns` (0: never). After `rest_after_ns`
+    /// without requests ([`u64::MAX`]: never) it lets the card rest, which stops the card's clock
+    /// or puts the card to sleep.
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -294,8 +295,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Starts the next phase or a step of recovery, if a part of the engine has noted that there is
-    /// something to do: the bus may be free, or the transfer has failed.
+    /// Starts the next phase or a step of recovery, if something has happened that needs it: the
+    /// bus may be free, or the transfer has failed. Otherwise does nothing.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.

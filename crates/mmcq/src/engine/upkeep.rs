@@ -1,6 +1,6 @@
 //! Upkeep of a card that has no fault. There are four chores: a new tuning before the sampling
 //! point has drifted too far, a read of the events that the card's exception bit announces, time
-//! for background operations, and the card's rest.
+//! for background operations, and the card's rest (its clock is stopped, or it sleeps).
 //!
 //! The engine only knows when a chore is due; the supervisor does the work, on a [`ServiceRequest`]
 //! between two transfers. Each chore has two times. After the first time the chore is done as soon

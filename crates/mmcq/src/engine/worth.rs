@@ -28,9 +28,9 @@ pub(super) enum Case {
     Late,
 }
 
-/// Largest loss of a decision, in units of the time that closing a transfer and starting a new one
-/// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
-/// the engine changes it.
+/// Limit for a wrong decision (keep transfers open, or close them), in units of the time that
+/// closing a transfer and starting a new one takes. When a decision has lost more than that against
+/// the opposite one, the engine changes it.
 const CHANGE: u64 = 8;
 /// Expected time in ns to close an open transfer (to end it by CMD12), as long as no close was
 /// measured.
@@ -92,8 +92,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// The initial decisions for a pause. After a request that continued a run, the transfer is
-    /// kept open; after a single request, it is closed.
+    /// The decisions before anything is measured, for each [`Case`]. After a request that continued
+    /// the one before it, the transfer is kept open; after a single request, it is closed.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,

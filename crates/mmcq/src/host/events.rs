@@ -32,7 +32,7 @@ pub enum Cause {
     Other,
 }
 
-/// Part of a phase in which a fault happened.
+/// Part of a [`Phase`](super::Phase) in which a fault happened: command, data and so on.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {

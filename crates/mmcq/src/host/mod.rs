@@ -103,7 +103,7 @@ impl Phase {
     }
 }
 
-/// Why a phase could not be started. The controller has sent nothing.
+/// Why a [`Phase`] could not be started. The controller has sent nothing.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {

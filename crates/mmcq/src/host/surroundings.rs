@@ -162,7 +162,8 @@ pub struct Surrounded<H, S> {
     /// Index of the present step of a bus operation, whose steps are done by the board and the
     /// driver; see [`Part`].
     at: u8,
-    /// Whether the step in progress was called before. If not, its next call gets `first` = true.
+    /// Whether the present step of the bus operation was called before. If not, the next call tells
+    /// the board or driver that it is the first one (`first` = true).
     begun: bool,
     /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,

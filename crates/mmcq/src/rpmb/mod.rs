@@ -56,7 +56,7 @@ pub enum RpmbError {
     Size {
         /// Length in bytes of the data that the caller passed to the call.
         given: usize,
-        /// Largest number of units that card and host allow for this call.
+        /// Largest number of units of 256 bytes that card and host allow for this call.
         most: u16,
     },
 }

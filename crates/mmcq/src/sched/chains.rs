@@ -180,8 +180,8 @@ impl Chains {
         })
     }
 
-    /// Notes that the descriptors of all transfers of the chain are written. From now on the engine
-    /// tries to start the chain.
+    /// Records that the descriptors of all transfers of the chain are in memory. From now on the
+    /// engine tries to start the chain on the controller.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }

@@ -92,7 +92,8 @@ struct Proposal {
     passes_writes: bool,
 }
 
-/// The scheduler of batches in address order with expiry; see [the module](self).
+/// The scheduler of mq-deadline's kind: sends batches in address order, and first the requests that
+/// have waited longer than an expiry time; see [the module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     config: DeadlineConfig,

@@ -36,8 +36,8 @@ unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
 unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
 
 impl<L: Lock> IrqTask<L> {
-    /// Most polls of the future in one call of [`poll`](Self::poll). Further ones wait for the next
-    /// call.
+    /// Most polls of the task's future in one call of [`poll`](Self::poll). If the future is then
+    /// woken once more, it is polled in the next call.
     pub const POLLS_MAX: u32 = 8;
 
     /// Makes a task without a future.

@@ -94,7 +94,8 @@ impl Test {
     }
 }
 
-/// Runs the test of one method to keep transfers open.
+/// Runs the test of open transfers on the reader's card, and calls `case` with the result of each
+/// case.
 fn tested(
     reader: &Reader,
     test: StreamTest,

@@ -355,7 +355,8 @@ impl JobState {
         now_ns.saturating_sub(self.started_ns) >= runtime_ns.saturating_add(ramp_ns)
     }
 
-    /// Begins the worker's next pass, or ends the worker if no pass is left.
+    /// Begins the worker's next pass over its files (fio's `loops=`, or another one while a
+    /// `time_based` job lasts), or ends the worker if no pass is left.
     fn begin_pass(&mut self, now_ns: u64) {
         let job = &self.job;
         let first = self.phase == Phase::Waiting;

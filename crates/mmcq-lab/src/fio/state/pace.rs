@@ -42,7 +42,8 @@ pub(super) struct Think {
     pub(super) issued: u64,
     /// Number of transfers that have ended without an error.
     pub(super) ended: u64,
-    /// Whether the worker has issued a transfer since it counted last.
+    /// Whether the worker has issued a transfer since it last checked whether a pause
+    /// (`thinktime=`) is due. As in fio, it checks only then.
     pub(super) is_due: bool,
     /// Value of the counter of transfers (issued or ended, by `thinktime_blocks_type=`) at the
     /// newest pause.

@@ -1,4 +1,5 @@
-//! A worker that plays a script: its next request, when that request may start, and how late it is.
+//! A worker that replays a script (a list of requests): its next request, when that request may
+//! start, and how late it is.
 
 use super::{How, Io, JobState, Next, Sync};
 use crate::fio::job::Dir;
@@ -66,7 +67,8 @@ impl Player {
 }
 
 impl JobState {
-    /// Sets the start of the run in ns, from which the times of a script count.
+    /// Sets the time in ns at which the replay of the script begins. The start times of the
+    /// script's requests count from this time.
     pub fn begins_at(&mut self, at_ns: u64) {
         if self.player.is_some() && self.begin_ns.is_none() {
             self.begin_ns = Some(at_ns);

@@ -15,17 +15,19 @@ const LONGER_PERCENT: f64 = 2.0;
 /// runs again for longer. There is one range for each length of a run. The border of the verdict is
 /// -[`SLOWER_PERCENT`].
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Ranges of differences in percent of the 99th percentile for which there is no verdict yet. A
-/// cell in such a range runs again for longer; there is one range for each length of a run. The
-/// border of the verdict is [`LONGER_PERCENT`].
+/// Ranges in which the difference between the 99th percentiles of mmcq and Linux, in percent, is
+/// too close to decide whether mmcq loses. A cell (board, card and load) in such a range runs again
+/// for longer; there is one range for each length of a run. The limit that decides is
+/// [`LONGER_PERCENT`].
 ///
 /// The ranges are wide: with few requests under way a single slow request can make the percentile
 /// half as long again.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
-/// Percentage by which a rate may be above the limit and still count as within it.
+/// Percentage by which a measured rate may be above the physical limit (the simulated rate of wire
+/// and card alone) and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
 
-/// Figures of a setting's run in a cell.
+/// Figures of one setting (a compared stack) in one cell (a board, a card and a load).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Rate of the setting in MiB/s.
@@ -102,8 +104,9 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
-    /// least.
+    /// Returns the comparison with the worst result for mmcq. A cell has one or two comparisons
+    /// ([`Side`]), each of some settings of mmcq with some of Linux; the worst is that in which
+    /// mmcq's rate gains least over Linux's best.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
@@ -173,8 +176,8 @@ impl Measured {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
-    /// settings in which mmcq gains least.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the comparison with Linux
+    /// in which mmcq has the worst result.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -216,9 +219,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether the gain and the percentile are far enough from the limits between two
-    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
-    /// from 0.
+    /// Returns whether this run was long enough for a verdict: neither mmcq's gain nor its 99th
+    /// percentile is near a limit between two verdicts. If false, the case must run again for
+    /// longer. `length`: index of the run's length, from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))

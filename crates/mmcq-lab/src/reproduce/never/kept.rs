@@ -69,7 +69,7 @@ impl Kept {
         Some(Measured { cell: *cell, times: *times, figures: figures? })
     }
 
-    /// Appends the result of a cell to the file.
+    /// Appends the results of one cell (a board, a card and a load) to the file.
     pub fn add(&self, one: &Measured) -> io::Result<()> {
         let four = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us, f.starved_us]);
         let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), four(f)));

@@ -127,7 +127,8 @@ pub struct Grid {
     /// Values to try for the number of jobs of [`Load::Flushed`], in which each job flushes after
     /// each write of 4 KiB.
     pub flushing: &'static [u32],
-    /// Loads that pause after each request, on hosts that can continue data.
+    /// Loads that pause after each request, on hosts that can continue a transfer after a pause
+    /// without a new command.
     pub pauses: Pauses,
 }
 
@@ -171,7 +172,7 @@ impl Grid {
         pauses: Pauses { sizes: &[64 << 10], pauses_us: &[400, 5_000], jitters: &[true] },
     };
 
-    /// Returns the names of the grid's boards.
+    /// Returns the names of all boards on which the sweep's cases run.
     pub fn platforms(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = self.places.iter().chain(&FLUSHED).map(|place| place.platform).collect();
         names.sort_unstable();

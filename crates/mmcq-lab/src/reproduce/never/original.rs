@@ -9,7 +9,7 @@ use crate::runner::{RunError, Setting};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// Settings with which unmodified Linux can run a cell.
+/// Settings with which unmodified Linux can run a case (a board, a card and a load).
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 
 /// Setting with which `mmcq.ko` is compared: the same stack in the simulator.

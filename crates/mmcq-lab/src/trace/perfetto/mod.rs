@@ -18,7 +18,8 @@ const BY_RANK: i32 = 3;
 /// Number of equal intervals of the trace for each of which a counter has a value: the share of the
 /// interval in which something was in use. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
 const SHARES: u64 = 200;
-/// Shortest interval in ns of the counters of [`SHARES`]: a shorter trace gets fewer intervals.
+/// Shortest interval in ns for which a counter has a value. A trace that is too short for
+/// [`SHARES`] such intervals has fewer of them.
 const SHARE_MIN_NS: u64 = 10_000;
 
 /// Returns the bytes of the trace file. Times in the file are in ns from the start of the window.

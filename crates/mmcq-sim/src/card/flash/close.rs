@@ -44,8 +44,8 @@ pub struct Reopen {
     /// Extra busy time in ns at the end of a write command that continues a long sequence of
     /// consecutive writes.
     pub reopen_ns: u64,
-    /// Length in bytes from which on a run counts as long. The extra time applies if the run had
-    /// this length before the command began.
+    /// Length in bytes from which on a run of contiguous writes counts as long. The extra time
+    /// applies if the run had this length before the command began.
     pub from_bytes: u64,
 }
 

@@ -36,8 +36,9 @@ impl Filled {
         (u128::from(slc.bytes) * SCALE).saturating_sub(self.level)
     }
 
-    /// Returns how much the flash programs in this time, in bytes times 10^9; `slow` is the rate
-    /// without room in the SLC cache.
+    /// Returns how much data the flash programs in `ns` nanoseconds, in bytes times 10^9 (a rate in
+    /// bytes per second times a time in ns, without a division). `slow` is the rate in bytes per
+    /// second after the SLC cache is full.
     pub(super) fn programmed(&self, slc: &Slc, slow: u64, ns: u64) -> u64 {
         let (room, ns) = (self.room(slc), u128::from(ns));
         let fast_ns = room.div_ceil(u128::from(slc.bytes_per_s.max(1)));

@@ -9,7 +9,7 @@ use crate::engine::{BLOCK_BYTES, Count, DmaBuf, Error, StaysOpen};
 use crate::host::Direction;
 use crate::task::{Platform, Stack};
 
-/// A test under way: its stack, its buffer, and what it has found so far.
+/// A test of open transfers that is under way: its stack, its buffer, and what it has found so far.
 pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     stack: &'a Stack<B, N>,
     disk: BlockDevice<'a, B, N>,

@@ -1,4 +1,5 @@
-//! The cases of the test of open transfers.
+//! The cases of the test of open transfers: sequences of requests that continue the transfer of the
+//! request before.
 
 use crate::engine::BLOCK_BYTES;
 use crate::host::Direction;

@@ -51,7 +51,8 @@ pub(super) fn is_block(block: &[u8], lba: u64, version: u32) -> bool {
     block.chunks_exact(8).enumerate().all(|(at, bytes)| number_of(bytes) == word(lba, version, at))
 }
 
-/// Returns the block to which a run up to `version` has written these data; `None`: no run has.
+/// Returns the number of the block to which a test run with a number up to `version` has written
+/// these data, by the mark in the data; `None`: no such run has written them.
 pub(super) fn holder(block: &[u8], version: u32) -> Option<u64> {
     let (lba, tag) = (number_of(block), number_of(block.get(8..)?));
     let by = tag.checked_sub(TAG).and_then(|by| u32::try_from(by).ok()).filter(|by| *by <= version)?;

@@ -118,7 +118,8 @@ impl fmt::Display for StreamResult {
     }
 }
 
-/// The verdict of a test: the number of cases with each outcome.
+/// The verdict of a test of open transfers ([`StreamCase`](super::StreamCase)): the number of cases
+/// with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamVerdict {

@@ -100,7 +100,8 @@ pub enum IoError {
     Packet {
         /// Length of the packet by its header, in bytes.
         bytes: u32,
-        /// Largest length that a packet could have here, in bytes.
+        /// Largest length that is valid for this packet, in bytes: the smaller of the buffer and
+        /// the protocol's limit.
         max_bytes: u32,
         /// Type of the packet by its header.
         kind: u8,

@@ -99,8 +99,8 @@ impl IoCard {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// Returns a number that distinguishes the card from others. For a combo card it is the number
-    /// of the memory. An I/O card without memory has no serial number, so its number is made of
+    /// Returns a number that distinguishes the card from others. A combo card has the identity of
+    /// its memory part. An I/O card without memory has no serial number, so its number is made of
     /// manufacturer, product and functions.
     pub(crate) fn identity(&self) -> u32 {
         let Some(memory) = &self.memory else {

@@ -38,7 +38,7 @@ pub struct Span {
     pub ended_ns: u64,
 }
 
-/// The results of starting a phase on the controller.
+/// The results of an attempt to start a phase (a command with or without data) on the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The controller has accepted the phase (a command with its data) and executes it.
@@ -67,7 +67,8 @@ pub(super) struct Bus<H> {
     /// Time in ns at which the controller got the phase `phase`, or first refused it.
     began_ns: u64,
     wire: Wire,
-    /// The phase that ended last.
+    /// The phase (a command with or without data) that ended last, and when it began and ended;
+    /// `None`: none has ended.
     last: Option<Span>,
     host: H,
 }
@@ -160,15 +161,15 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data. Call it only while a transfer is in
-    /// progress.
+    /// Returns whether the phase that the controller has transfers data; a phase is a command with
+    /// or without data. Call it only while a transfer is in progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Records the phase that has ended as the last one. `now_ns`: time at which the engine learned
-    /// of the end.
+    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which the engine
+    /// learned of the end.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });

@@ -16,7 +16,7 @@ pub(in super::super) enum Next {
     /// Transfers whole blocks between the card and this memory. `changes`: they change blocks in
     /// the card's cache.
     Data { place: Place, command: Command, data: Data, segment: Segment, changes: bool },
-    /// Waits for this time in ns.
+    /// Waits for this time in ns. [`Place`] names the part that serves the request.
     Pause(Place, u64),
     /// Ends the present piece of the erase; the piece was erased.
     Erased,

@@ -2,10 +2,11 @@
 //!
 //! If the data of a pack fail, each of its requests is tried alone, by the recovery ladder. The
 //! status after a packed write may show that an entry failed. Then EXT_CSD names the failed entry.
-//! The entries before it are done. The entries after it were not begun: they go back with their
-//! age, and the failure does not count against them. The failed entry is sent alone, and that
-//! attempt is its result. The entry before it is written again too, since some cards count from
-//! zero. If EXT_CSD names no entry, all of them are written again in order and one at a time.
+//! The entries before it are done. The entries after it were not begun: they return to the queue as
+//! the old requests that they are, and the failure does not count as one of their attempts. The
+//! failed entry is sent alone, and that attempt is its result. The entry before it is written again
+//! too, since some cards count from zero. If EXT_CSD names no entry, all of them are written again
+//! in order and one at a time.
 
 use super::super::batch::Batch;
 use super::super::card::Card;

@@ -53,10 +53,10 @@ impl Failed {
         self.status = 0;
     }
 
-    /// Clears the status bits that the card has reported since the failure, except errors that the
-    /// engine has not handled yet: the card reports these only once. With `is_busy` the engine was
-    /// polling a busy card, so all errors of these statuses stay. `of_order`: more errors to keep,
-    /// which the card reported while it was busy after a command.
+    /// Clears the status bits that the card has reported since the failure, because recovery has
+    /// handled them. Errors that the card reports only once stay in two cases: with `is_busy` (the
+    /// engine was polling a busy card) all of them, and always those in `of_order`, which the card
+    /// reported while it was busy after a command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;

@@ -65,7 +65,7 @@ pub(in super::super) struct Helping {
     rest: Resting,
     /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
-    /// Whether a card came or went, and no supervisor has been notified.
+    /// Whether a card was inserted or removed, and no supervisor has been told yet.
     untold: bool,
     /// Pause before a card that could not be brought up is tried again; 0: there is no such card.
     retry_ns: u64,
@@ -76,7 +76,7 @@ pub(in super::super) struct Helping {
 /// Progress of the supervisor's commands to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Nothing has been sent to the card yet.
+    /// The supervisor has sent no command to the card yet for the present request for help.
     Unbegun,
     /// The supervisor sends commands to the card, the last of which began at this time, in
     /// nanoseconds.
@@ -84,8 +84,8 @@ enum Pace {
     /// The machine was suspended: the time between two commands of the supervisor was longer than
     /// [`GAP_NS`].
     Gap,
-    /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
-    /// is not restarted again.
+    /// The machine was suspended, so the supervisor's time limit was restarted. It is restarted
+    /// only once for each request for help.
     Again,
 }
 
@@ -102,8 +102,8 @@ impl Helping {
         waker: None,
     };
 
-    /// Returns whether the engine waits for help from the supervisor, which may or may not have
-    /// begun.
+    /// Returns whether the engine waits for the supervisor's help. The supervisor may have begun to
+    /// help, or not.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }
@@ -120,7 +120,7 @@ impl Helping {
         self.supervisor = there;
     }
 
-    /// Returns whether there is a request that the supervisor has not taken yet.
+    /// Returns whether the engine has a request for help that the supervisor has not taken yet.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
@@ -130,7 +130,8 @@ impl Helping {
         self.wanted() || self.rest == Resting::Over
     }
 
-    /// Returns whether the supervisor has taken the request and not answered yet.
+    /// Returns whether the supervisor works on the engine's request for help: it has taken the
+    /// request and not answered yet.
     pub fn is_at_it(&self) -> bool {
         self.asked.is_some() && self.taken
     }

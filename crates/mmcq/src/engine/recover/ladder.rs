@@ -99,9 +99,9 @@ impl Incident {
         }
     }
 
-    /// Allows one tuning in this incident, and notes that it was used. Returns false if the
-    /// incident has used it already, if the last tuning was not long ago, or if there is no
-    /// supervisor.
+    /// Allows one new tuning while the present failure (incident) is handled, and records that it
+    /// was used. Returns false if one was used already, if the last tuning was not long ago, or if
+    /// there is no supervisor.
     pub fn spend_retune(&mut self, helping: &Helping, now_ns: u64) -> bool {
         let rested =
             self.retuned_ns == 0 || self.untuned || now_ns.saturating_sub(self.retuned_ns) >= RETUNE_PAUSE_NS;

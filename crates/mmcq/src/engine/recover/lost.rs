@@ -78,9 +78,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// Requests that the card is initialised again, or power-cycled, although it has not lost its
-    /// state. Only that initialisation loses the data in the card's cache. So they do not count as
-    /// lost yet; in [`recover_lost_card`](Self::recover_lost_card) they do.
+    /// Requests that the supervisor initialises the card again or power-cycles it, although the
+    /// card has not lost its state. Data in the card's cache get lost only by that initialisation,
+    /// so they do not count as lost yet; [`recover_lost_card`](Self::recover_lost_card) counts
+    /// them.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();

@@ -222,7 +222,7 @@ impl Incident {
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    /// Begins a pass of recovery: sets its counts of faults and of CMD12 commands to 0.
+    /// Begins to handle a failure (a pass): sets the counts of faults and of CMD12s to 0.
     pub fn begin_pass(&mut self, busy: &mut Busy) {
         (self.faults, self.stops) = (0, 0);
         busy.not_asked();
@@ -438,8 +438,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Resets the controller after the supervisor has ended in the middle of a tuning: until a
-    /// reset the controller accepts only tuning blocks.
+    /// Resets the controller after the supervisor has stopped in the middle of a tuning. Until a
+    /// reset, the controller accepts only tuning blocks.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);

@@ -48,8 +48,8 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Returns whether some request that has ended has no client. Its error, if it has one, is
-    /// still to be noted for the next flush.
+    /// Returns whether the future of some ended request was dropped before the end, so that no
+    /// client takes its result. An error of such a request must still be stored for the next flush.
     pub fn have_untold(&self) -> bool {
         bits(self.ended).any(|index| self.at(index).orphan())
     }
@@ -117,7 +117,8 @@ impl<const N: usize> Slots<N> {
         bits(others).filter(|&index| self.at(index).state == State::Done).fold(0, |set, i| set | 1 << i)
     }
 
-    /// Removes a slot from the set of slots whose end has to be reported.
+    /// Removes a slot from the set of slots whose ended request must still be reported to the
+    /// caller of the engine.
     #[inline(always)]
     pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);

@@ -44,8 +44,9 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Returns true if this queued read or write is known to be ordinary, and no other queued
-    /// request is known that it continues or that continues it. False: this is not known.
+    /// Returns true if the last search has found that this queued read or write is ordinary and has
+    /// no neighbour: no other queued request begins where it ends, or ends where it begins. False:
+    /// not searched, or not so.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0

@@ -162,7 +162,7 @@ impl Slot {
         self.state = State::Lost;
     }
 
-    /// Stores a buffer without a request in the slot, for `reclaim`.
+    /// Stores a buffer in a slot that has no request. The caller gets it back by `reclaim`.
     pub fn keep(&mut self, buf: DmaBuf) {
         (self.state, self.buf) = (State::Lost, buf);
     }

@@ -125,7 +125,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes a request back whose memory goes out of scope, if its task waits on the card.
+    /// Ends the use of a request's memory that its owner drops, if the request is a task that waits
+    /// on the card: takes the tasks back from the card.
     #[inline(always)]
     pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
         if self.lane.engine_has_memory() {

@@ -402,7 +402,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Handles the queue engine's events, and then decides what the queue engine does next.
+    /// Gives the events of the command queue engine to the engine, which then decides the queue's
+    /// next step. Returns false if there was no event.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);

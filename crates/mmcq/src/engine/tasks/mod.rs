@@ -62,7 +62,7 @@ pub(super) enum Turn {
 enum Chosen {
     /// No waiting request can be sent as a task now.
     Nothing,
-    /// No task is chosen; the loop continues with this action first.
+    /// No task is chosen. The engine's loop must do this action first, and may then choose again.
     Turn(Turn),
     /// A task for the card's command queue was chosen: its requests are in the engine's batch, and
     /// their memory is mapped for DMA.
@@ -155,7 +155,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Takes the chosen requests out of the queue, and tells the policy.
+    /// Takes the requests that are sent to the controller out of the queue, and reports each to the
+    /// scheduling policy.
     pub fn send_chosen<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -77,7 +77,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Notes that the mode of the card's queue is not known if anything fails from now on.
+    /// Records that a switch of the card's queue (on or off) begins. If anything fails from now on,
+    /// it is not known whether the queue is on.
     pub fn switching<H: Host, P: Profile>(&mut self, blockers: &mut Blockers<H, P>) {
         if let Some(tasks) = self.tasks_mut() {
             tasks.mark_lost();

@@ -26,7 +26,8 @@ const ACCESS_POLL_NS: u64 = 10_000;
 /// Number of polls for the end of an access in one call; afterwards the driver returns
 /// [`Step::Wait`].
 const LOOKS: u32 = 8;
-/// Largest number of script steps that one call executes.
+/// Largest number of register accesses of a script (the driver's steps of a bus operation) that one
+/// call executes.
 const ACTS_PER_CALL: usize = 16;
 /// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;

@@ -134,7 +134,8 @@ pub enum RtsxInitError {
     CacheLines(u32),
     /// The list's memory cannot be mapped, or the chip cannot reach it (32-bit addresses).
     List(DmaError),
-    /// The table's memory cannot be mapped, or the chip cannot reach it.
+    /// The memory of the table of DMA addresses (scatter-gather) cannot be mapped, or the chip
+    /// cannot reach it.
     Table(DmaError),
 }
 

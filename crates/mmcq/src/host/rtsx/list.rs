@@ -136,7 +136,8 @@ impl List<'_> {
         self.put(KIND_WRITE, register, mask, value);
     }
 
-    /// Adds a WRITE of a whole register.
+    /// Adds an entry to the command list that writes all 8 bits of a chip register (a WRITE with
+    /// the mask FFh).
     pub(super) fn set(&mut self, register: u16, value: u8) {
         self.write(register, 0xff, value);
     }

@@ -26,7 +26,8 @@ pub(super) struct Active {
     pub(super) response: Option<Response>,
 }
 
-/// What the command list in progress does for its phase.
+/// What the chip does in the command list in progress. A phase (a command with or without data) may
+/// need more than one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The list sends a command and receives its response.

@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (one command, with or without data): checks whether the controller supports it,
+//! and writes the registers.
 
 use super::fifo::Transfer;
 use super::regs::*;

@@ -14,7 +14,7 @@ pub(super) struct Clocks {
     base: u32,
     /// Programmable clock: base clock times multiplier, or 0 if the controller has none.
     programmable: u32,
-    /// Timeout clock; 0 if not known.
+    /// Frequency of the timeout clock in hertz; 0 if not known.
     timeout: u32,
     /// Whether dividers have 10 bits (from version 3.00 on).
     wide: bool,

@@ -78,7 +78,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once the controller has shown that it
     /// lacks the quirk.
     r1_with_tc: bool,
-    /// Which automatic command the controller sends in this phase.
+    /// Which automatic command (CMD23 or CMD12) the controller sends in the phase in progress.
     auto: Automatic,
     /// State of a second command, sent while the data of another command are transferred; kept
     /// until its end is handled. `None`: there is no second command.

@@ -19,7 +19,7 @@ pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Block length of a memory card's transfers, in bytes.
 const BLOCK_BYTES: u32 = 512;
 
-/// The phase that is in progress.
+/// The phase that the controller executes now: one command with its response, data and busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
@@ -62,7 +62,7 @@ impl Active {
     const SHORT: Active = Active { resp: Resp::R1, work: Work::Command, alone: true, seen: 0 };
 }
 
-/// How a phase transfers data or waits.
+/// How a phase (a command with its data and busy) transfers data, or what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The command has no data.

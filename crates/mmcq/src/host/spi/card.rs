@@ -24,7 +24,8 @@ const RCV: u32 = 6 << 9;
 /// State `prg` of a card, in the form of [`STBY`].
 const PRG: u32 = 7 << 9;
 
-/// A transfer of several blocks that is open on the card.
+/// Kind of the open transfer: a transfer of several blocks that the driver has not ended with CMD12
+/// or the stop token yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     Read,

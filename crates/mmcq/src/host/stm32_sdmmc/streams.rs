@@ -32,7 +32,8 @@ const SEND_STATUS: u8 = 13;
 pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     host: Stm32Sdmmc<R, D, S, PIECES>,
     caps: Caps,
-    /// The transfer that is open on the card; `None` if there is none.
+    /// The write that is open on the card, so that later requests can continue it; `None` if there
+    /// is none.
     open: Option<Open>,
     plain: Plain,
     carrier: Carrier,
@@ -47,7 +48,8 @@ enum Open {
     Ended,
 }
 
-/// What the phase in progress does for an open write.
+/// Kind of the phase (a command with or without data) in progress, by its use for an open write: a
+/// write that has transferred its blocks, and that later phases may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,

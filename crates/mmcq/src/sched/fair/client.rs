@@ -5,7 +5,8 @@ use super::super::Waiting;
 
 /// Fraction bits of the fixed-point numbers `sync_ahead` and `async_ahead`, which count blocks.
 const FRACTION: u32 = 32;
-/// Number of think times that must be measured before their mean is used.
+/// Number of a client's think times (from a completion to its next request) that must be measured
+/// before their mean is used.
 const LEARNED: u8 = 4;
 /// Number of requests in a row, each beginning where the one before ended, that make a stream. One
 /// such request alone may be a random request that begins there by chance.

@@ -3,7 +3,8 @@
 
 use super::super::Waiting;
 
-/// The mean time of reads of one length, with a continuation of the last request and without.
+/// The mean time of reads of one length in two cases: the read begins where the last request ended,
+/// or it begins elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gain {
     /// When the read on the card was sent, if it is alone there; otherwise `None`.

@@ -85,7 +85,8 @@ struct Turn {
     /// Whether this turn of an asynchronous queue follows `sync_turns` turns of synchronous queues.
     /// Then synchronous requests that wait end this turn only after `async_blocks` blocks.
     owed: bool,
-    /// Number of blocks of the turn's last request, if that was a read; otherwise 0.
+    /// Number of blocks of the last request that the turn's client sent in this turn, if that was a
+    /// read; otherwise 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
@@ -195,9 +196,10 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         })
     }
 
-    /// Returns whether the request is like the last read of the turn: a read of the same length,
-    /// and its client has the same weight and no other request under way. A request of a stream for
-    /// which idling pays is not alike.
+    /// Returns whether the request may follow the turn's last read as if both were of one client.
+    /// It must be a read of the same length, and its client must have the same weight and no other
+    /// request under way. A client that reads sequentially, and for which it pays to keep the card
+    /// idle until its next request, is not alike.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let client = self.clients.get(usize::from(slot));

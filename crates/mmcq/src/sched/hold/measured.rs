@@ -40,8 +40,9 @@ pub(super) struct Measured {
     /// Number of transfers until the trial in progress ends; a trial takes some decisions against
     /// the prediction, to measure both ways.
     trying: u8,
-    /// Number of trials in a row that began while the measured times with and without a delayed
-    /// start clearly differed. Each such trial doubles the interval to the next trial.
+    /// Number of trials in a row that began although the measured times showed clearly which way is
+    /// faster: with or without a delayed start. Each such trial doubles the interval to the next
+    /// one.
     sure: u8,
     /// The choice of the present trial for each start of a transfer: true: it delays the start; false:
     /// it starts the transfer immediately.

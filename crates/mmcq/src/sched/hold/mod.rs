@@ -76,7 +76,7 @@ const CUT_EVERY: u8 = 16;
 pub(crate) struct Pending {
     /// All these requests as one: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of these requests.
+    /// The engine's slots that hold the requests of `run`, one bit each.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,
@@ -356,8 +356,8 @@ impl Hold {
         self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// Notes that a transfer has ended. Its reads are complete now; its writes may become complete
-    /// later.
+    /// Learns from a transfer that has ended: how long it took. Its reads are complete now; its
+    /// writes may become complete later.
     pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
@@ -374,7 +374,8 @@ impl Hold {
         }
     }
 
-    /// Notes that the writes in progress were completed while the card still programs them.
+    /// Records that the writes in progress were reported complete, although the card still programs
+    /// them.
     pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);

@@ -71,8 +71,8 @@ pub(super) struct Stream {
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
     missed: u8,
-    /// Whether the requests are complete that the engine has sent without the missing ones, after
-    /// it gave up waiting for them.
+    /// Whether the stream's other requests are complete, which the engine has sent without the
+    /// missing ones after it gave up its wait for these.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
@@ -84,8 +84,8 @@ pub(super) struct Stream {
     /// After a group of requests was completed, their clients send the next requests one after the
     /// other: this is the usual longest time in ns between two of these; 0: not known.
     gap_ns: u32,
-    /// Additional time in ns until the first client submits its next request, for each request of
-    /// the completed group.
+    /// Part of that time in ns that grows with the completed group: for each request of the group,
+    /// how much later the clients' first new request comes.
     each_ns: u32,
     /// Mean time in ns from the completion of a group of requests until a client submits the first
     /// of the next ones. Includes unusually long times.
@@ -287,7 +287,8 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that further requests of the stream have come, and learns from their times.
+    /// Learns from further requests of the stream that have come: how long their clients need to
+    /// submit them.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -393,7 +394,8 @@ impl Streams {
         run.requests > 1
     }
 
-    /// Notes that the requests of a transfer are complete.
+    /// Learns from a transfer whose requests (`run`) are complete: how long their client's next
+    /// requests take to come, and how many it has under way.
     pub fn completed(&mut self, run: &Run, now_ns: u64) {
         if self.asked_ns != 0 {
             learn(&mut self.ask_ns, now_ns.saturating_sub(self.asked_ns));
@@ -429,8 +431,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether this stream has the card alone: since its last completion but one, no
-    /// request of another stream has come.
+    /// Returns whether only this stream uses the card: no request of another stream has come since
+    /// the completion before this stream's last one.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)

@@ -166,8 +166,8 @@ impl Packs {
         }
     }
 
-    /// Sets whether the card was told again to report packed commands that fail. Called during an
-    /// initialisation; [`begin_anew`](Self::begin_anew) uses the value at its end.
+    /// Stores whether the present initialisation has set the card to report failed packed commands.
+    /// [`begin_anew`](Self::begin_anew) uses this at the initialisation's end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }

@@ -55,7 +55,8 @@ pub struct Hosted {
     largest: u32,
     /// Most segments of a task.
     segments: u16,
-    /// Whether the registers were already read for the end of the oldest task.
+    /// Whether the engine has already read the registers to see whether the oldest task has ended
+    /// without an interrupt; false again when a task ends.
     looked: bool,
     stale: u8,
     why: Option<Why>,

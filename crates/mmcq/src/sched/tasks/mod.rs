@@ -131,7 +131,7 @@ impl Tasks {
         self.depth = self.depth.min(slots);
     }
 
-    /// Prevents that further tasks are sent to the card: the card was removed.
+    /// Prevents that further tasks are sent to a card that was removed.
     pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
@@ -155,7 +155,7 @@ impl Tasks {
         self.depth = 0;
     }
 
-    /// Returns whether the queue may be used.
+    /// Returns whether the card's command queue may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.depth != 0 && self.stats.demoted.is_none()
@@ -251,7 +251,7 @@ impl Tasks {
         self.announced == 0 && self.described == NONE && self.running == NONE
     }
 
-    /// Returns whether one more task may be announced.
+    /// Returns whether the card may get one more task now (CMD44 and CMD45).
     #[inline]
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);
@@ -452,7 +452,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// Removes a task that is executed from the tasks that wait on the card, and counts it.
+    /// Removes a task that the card has executed from the waiting tasks, and counts it.
     #[inline(always)]
     fn take_executed(&mut self, id: u8) {
         self.take_off(id);

@@ -19,7 +19,7 @@ pub(super) struct Pace {
     /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the
     /// next one does.
     gap_ns: u32,
-    /// Time of the next poll.
+    /// Time in ns of the next poll of the card for tasks that are ready.
     ask_ns: u64,
     /// Time of the last progress: a task became ready or was executed, or the first task was sent
     /// to the card (CMD44, CMD45).

@@ -20,7 +20,8 @@ pub enum Demotion {
     /// Tasks, packed commands or chains failed too often: twice in ten seconds, or five times in
     /// ten minutes.
     Failures,
-    /// The controller reported a chain as complete that it had not executed to its end.
+    /// The controller reported a chain (several transfers in one list) as complete that it had not
+    /// executed to its end.
     EndsEarly,
     /// The controller's command queue engine cannot be switched on.
     Engine(QueueError),

@@ -11,7 +11,7 @@ use core::fmt;
 
 /// Largest number of tuples in a chain; padding is not counted.
 pub const TUPLES_MAX: u8 = 64;
-/// Largest number of bytes that are read from a chain.
+/// Largest number of bytes that are read of one tuple chain (a card information structure, CIS).
 pub const BYTES_MAX: u16 = 1024;
 /// Addresses at which tuples may be [SDIO 6.11].
 pub const AREA: core::ops::Range<u32> = 0x1000..0x1_8000;
@@ -72,7 +72,8 @@ pub enum CisFault {
     NoExtension,
 }
 
-/// Error of a chain: the place and the fault.
+/// Error in a chain of tuples (the card information structure of a card or function): the place and
+/// the fault.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CisError {

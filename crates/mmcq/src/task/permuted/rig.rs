@@ -1,4 +1,4 @@
-//! A stack, its controller and its threads under loom.
+//! Test rig: a stack, its controller and its threads, which loom runs in many orders.
 
 extern crate std;
 
@@ -176,7 +176,7 @@ pub(super) struct LoomHost {
     pub memory: Arc<Watched<u32>>,
     /// Number of card interrupts that are still to come.
     pub asks: u32,
-    /// Whether the next card interrupt may be reported.
+    /// Whether the controller may report the next card interrupt to the engine.
     listens: bool,
 }
 

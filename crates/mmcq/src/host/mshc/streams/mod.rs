@@ -61,7 +61,8 @@ pub struct OpenTransfers {
 setters!(OpenTransfers { reads: bool, writes: bool });
 
 impl OpenTransfers {
-    /// No transfer stays open: the setting for a controller on which nothing was tried.
+    /// No transfer stays open for a later request: each is ended with its last block. The setting
+    /// for a controller on which nothing was tried.
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 

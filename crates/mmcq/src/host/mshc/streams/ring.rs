@@ -55,7 +55,8 @@ impl Ring {
     }
 }
 
-/// The phase in progress of an open read.
+/// The phase in progress (one command, or more data) of an open read: a CMD18 that is not stopped
+/// after a request's last block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) active: Active,

@@ -194,7 +194,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         (self.at, self.slots) = (At::Off, Slots::default());
     }
 
-    /// Clears the engine's earlier task ends and events.
+    /// Clears the events and task ends that the command queue engine has reported but the driver
+    /// has not taken.
     fn forget_events(&mut self) {
         self.write(IS, INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED);
         let stale = self.read(TCN);

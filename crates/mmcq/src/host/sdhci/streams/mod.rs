@@ -40,7 +40,8 @@ use stops::{Run, Stops};
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
-/// How the driver keeps writes open.
+/// How the driver keeps a write open, so that the next request can continue it with more data
+/// instead of a new command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
@@ -115,7 +116,8 @@ enum Plain {
     Stop,
     /// The phase sends CMD13.
     Status,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13, and the next blocks of the open write as its data (the module calls
+    /// such a command a carrier).
     Carrier,
 }
 
