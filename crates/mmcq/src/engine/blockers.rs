@@ -87,7 +87,7 @@ const LANES: u32 = QUEUE | PACKS | CHAINS;
 const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
 /// Causes for which a read or write takes the general path, and not the fast path (few checks).
-const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
+const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | LEFT_OPEN | WATCHED;
 /// Causes that stop the card's command queue. While the queue is on, they also stop a flush of the
 /// card's cache.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
@@ -214,6 +214,21 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
+    /// Returns whether no cause stops an ordinary read or write, but perhaps that a transfer is left
+    /// open on the card.
+    #[inline(always)]
+    pub fn are_only_open(&self) -> bool {
+        self.word == LEFT_OPEN
+    }
+
+    /// Notes that a transfer is left open on the card. The bit stays set after the transfer was
+    /// closed, until all causes are read again.
+    #[inline(always)]
+    pub fn note_left_open(&mut self) {
+        self.word |= LEFT_OPEN;
+        self.forget_fast();
+    }
+
     /// Sets the causes that were found in the parts of the engine: `found` replaces all bits except
     /// those of [`GATE`].
     #[inline(always)]
@@ -251,11 +266,10 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether scheduler and host allow the fast path at all: the scheduler works in the
-    /// order of arrival, and the host continues no transfers.
-    pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
-        let continues = H::CONTINUES && host.caps().continue_data;
-        Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues
+    /// Returns whether profile, host and scheduler allow the fast path at all: the scheduler works in
+    /// the order of arrival.
+    pub fn may_go_fast<H: Host>(&self) -> bool {
+        Blockers::<H, P>::FAST && self.policy().is_in_order()
     }
 }
 
@@ -283,7 +297,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         note(AREA, asks(AREA) && !self.services.memory().area().is_user());
         note(LOOKING, asks(LOOKING) && !H::CARD_IRQ && self.timers.is_looking());
         note(UNSETTLED, asks(UNSETTLED) && self.durability.is_unsettled());
-        note(GENERAL, asks(GENERAL) && !self.order.may_go_fast(self.bus.host()));
+        note(GENERAL, asks(GENERAL) && !self.order.may_go_fast::<H>());
         note(LEFT_OPEN, asks(LEFT_OPEN) && self.lane.streams().is_left_open::<H>());
         let tasks = || self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.lane.is_queued();
         note(QUEUE, asks(QUEUE) && tasks());

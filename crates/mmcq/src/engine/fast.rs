@@ -88,7 +88,59 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.is_driven_open() {
             return self.submit_driven(request, now_ns);
         }
+        if H::CONTINUES && self.blockers.are_only_open() && self.lane.streams().is_open() {
+            return self.submit_on(request.kind.span()?, request, now_ns);
+        }
         self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
+    }
+
+    /// Accepts a request that continues the open transfer, and starts it if nothing prevents that.
+    /// `None`: the request must take the general path.
+    #[inline(never)]
+    fn submit_on(
+        &mut self,
+        (direction, lba, blocks): (Direction, u64, u32),
+        request: &mut Request,
+        now_ns: u64,
+    ) -> Option<SlotId> {
+        let open = self.lane.streams().open()?;
+        let end = lba.checked_add(u64::from(blocks))?;
+        // A transfer up to the card's last block is closed there.
+        let goes_on = (open.direction, open.next, open.counted) == (direction, lba, 0)
+            && self.lane.fast_limits().fits(direction, blocks, end.wrapping_add(1))
+            && !(request.durable | request.urgent)
+            && self.card.is_meant(request.card)
+            && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
+            && !self.bus.wire().is_doubted()
+            && !(H::CARD_IRQ && self.card.functions().is_heard());
+        let free = self.lane.is_idle()
+            && self.blockers.has_room(&self.slots)
+            && !(self.slots.head() != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns));
+        if !(goes_on && free) {
+            return None;
+        }
+        let (id, segment) = self.slots.take_in_mapped(
+            self.bus.host_mut(),
+            &mut self.record,
+            (direction, lba, blocks),
+            request,
+            now_ns,
+        )?;
+        self.batch.one(id.index, direction, lba, blocks);
+        self.batch.one_segment(segment);
+        if !self.batch.goes_on_in(self.bus.host()) {
+            // The general path closes the transfer.
+            self.slots.push_span(id.index, direction, lba, end);
+            self.lane.note_free();
+            return Some(id);
+        }
+        self.slots.activate_unqueued(id.index);
+        let (streams, hold_ns) = (self.lane.streams_mut(), self.config.hold_ns);
+        streams.note_run::<H, N>(&self.batch, &self.slots, hold_ns, id.index, now_ns);
+        self.timers.clear_idle();
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Unknown);
+        self.begin_main(false, now_ns);
+        Some(id)
     }
 
     /// Accepts a request while a start is delayed, if nothing prevents that and the request may
@@ -156,7 +208,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
-        let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
+        let alone = self.batch.count() == 1
+            && self.slots.at(self.batch.first()).is_whole(blocks)
+            && (!H::CONTINUES || self.lane.streams().end() == End::Here);
         if alone && self.lane.fast_limits().fits(direction, blocks, end) && self.try_open() {
             self.blockers.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
         }
@@ -186,11 +240,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
         let Some(run) = self.slots.at(head).kind().span() else { return false };
-        self.send_blocks(head, run, now_ns)
-    }
-
-    #[inline(always)]
-    fn send_blocks(&mut self, head: u8, run: (Direction, u64, u32), now_ns: u64) -> bool {
         let (direction, lba, blocks) = run;
         if self.watch_new_stream(head, lba, now_ns)
             || !self.slots.is_lone(head)
@@ -199,6 +248,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let slot = self.slots.at(head);
+        // Of several requests the general path may choose another one than the head.
+        if self.bus.may_continue() && slot.next() != NONE {
+            return false;
+        }
         if self.slots.is_settling() {
             // The general path handles the early R1 of this transfer.
             let early = Self::EARLY && (slot.next() == NONE || self.slots.are_few(1));
@@ -228,11 +281,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, lba, blocks) = run;
         self.batch.one(index, direction, lba, blocks);
         self.batch.one_segment(segment);
+        if self.bus.may_continue() && self.begin_open(index, now_ns) {
+            return;
+        }
         self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Here);
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
         let times_ns = self.bus.prepare_main::<P>(&mut self.durability, &self.card, run, single, auto, true);
         self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
+    }
+
+    /// Records the request of the batch in slot `index` for the decision whether to keep transfers
+    /// open. If its transfer is to stay open, starts it on the general path, and returns true.
+    #[inline(always)]
+    fn begin_open(&mut self, index: u8, now_ns: u64) -> bool {
+        let (streams, hold_ns) = (self.lane.streams_mut(), self.config.hold_ns);
+        streams.note_run::<H, N>(&self.batch, &self.slots, hold_ns, index, now_ns);
+        if streams.stay_ns(self.batch.direction(), &self.config) == 0 {
+            return false;
+        }
+        let end = self.foresee();
+        if end != End::Here {
+            self.lane.note_transfer_start(&mut self.record, &mut self.incident, end);
+            self.begin_counted(now_ns);
+        }
+        end != End::Here
     }
 
     /// Reads the card's status by CMD13, to complete earlier writes.
@@ -294,6 +367,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if kind != FastKind::Status {
             let index = self.batch.first();
+            if self.bus.may_continue() {
+                self.lane.streams_mut().note_closed_data(&self.batch, &self.bus, now_ns);
+            }
             self.slots.at_mut(index).moved_all(self.batch.blocks());
             match kind {
                 FastKind::Write => self.slots.await_status(index),

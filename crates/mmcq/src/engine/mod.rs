@@ -471,7 +471,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let blocks = match target {
             // Where no request may take the fast path, the limits of 0 blocks refuse it at once.
-            _ if !self.order.may_go_fast(self.bus.host()) => [0; 2],
+            _ if !self.order.may_go_fast::<H>() => [0; 2],
             Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
             Some(target) => [most, if target.protected { 0 } else { most }],
             None => [0; 2],

@@ -122,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status.0 & R1::OWN != 0 {
                     self.lane.fail(&mut self.incident, Error::Card(status.0));
                 } else if matches!(self.lane.stage(), Stage::Address) {
-                    self.begin_special_counted(now_ns);
+                    self.begin_counted(now_ns);
                 } else {
                     self.begin_main(true, now_ns);
                 }

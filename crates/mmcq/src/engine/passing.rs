@@ -49,7 +49,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// requests that may go before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
-        if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }
+        if self.bus.may_continue() { self.passed_by(picked) } else { picked }
     }
 
     #[inline(never)]

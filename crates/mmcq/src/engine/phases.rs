@@ -245,8 +245,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
     /// interrupt more. CMD23 is the better of the two: after a CMD12 the card drops what it has
     /// read ahead.
-    #[inline]
-    fn begin_counted(&mut self, now_ns: u64) {
+    #[inline(never)]
+    pub(super) fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();
         let counts =
             self.card.target().as_ref().is_some_and(|t| t.count) && self.bus.counts(self.batch.direction());
@@ -262,13 +262,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.begin_main(false, now_ns);
         }
-    }
-
-    /// Begins a transfer as [`begin_counted`](Self::begin_counted) does, for rare cases. Not
-    /// inlined, so that the ordinary path stays short.
-    #[inline(never)]
-    pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
-        self.begin_counted(now_ns);
     }
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {

@@ -216,7 +216,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let count = command::set_block_count(blocks, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_special_counted(now_ns);
+            self.begin_counted(now_ns);
         }
     }
 

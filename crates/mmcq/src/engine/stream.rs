@@ -164,6 +164,13 @@ impl Streams {
         }
     }
 
+    /// Notes that the data of a transfer which does not stay open are over, and that its requests
+    /// are complete.
+    pub fn note_closed_data<H: Host, const N: usize>(&mut self, batch: &Batch<N>, bus: &Bus<H>, now_ns: u64) {
+        self.note_data(batch, bus, false, now_ns);
+        self.went_out(batch.direction(), batch.end(), now_ns);
+    }
+
     /// Notes that the end of a transfer begins now. Either the engine sends CMD12 for it, or the
     /// card has all data of a write and the engine waits for the end of its busy.
     pub fn note_ending<H: Host>(&mut self, direction: Direction, now_ns: u64) {
@@ -389,6 +396,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
+        self.blockers.note_left_open();
         // An ordinary transfer that only lacks its CMD12 does not count as left open.
         let (was, end) = (self.lane.streams().open(), self.lane.streams().end());
         let left_open = was.is_some() || end != End::Stopped;

@@ -35,6 +35,11 @@ impl Carrier {
         self.selected != 0
     }
 
+    /// Returns whether errors of carriers are to be added to a later response.
+    pub fn owes(&self) -> bool {
+        self.told != 0
+    }
+
     /// Records a command that was sent. The argument of a CMD7 becomes the card's address in
     /// carriers.
     pub fn note(&mut self, command: &Command) {

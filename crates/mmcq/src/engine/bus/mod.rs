@@ -88,6 +88,15 @@ impl<H> Bus<H> {
         &mut self.host
     }
 
+    /// Returns whether the host declares that it can continue an open transfer.
+    #[inline(always)]
+    pub fn may_continue(&self) -> bool
+    where
+        H: Host,
+    {
+        H::CONTINUES && self.host.caps().continue_data
+    }
+
     #[inline(always)]
     pub fn wire(&self) -> &Wire {
         &self.wire

@@ -379,7 +379,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if reliable { End::Reliable } else { End::Here },
         );
         if !reliable {
-            return self.begin_special_counted(now_ns);
+            return self.begin_counted(now_ns);
         }
         let count = command::set_block_count(self.batch.blocks(), true);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

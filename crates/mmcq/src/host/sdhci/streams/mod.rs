@@ -325,10 +325,12 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
 
     #[inline(always)]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        if self.caps.continue_data {
+        if self.open.is_some() || self.resets != Resets::Over {
             return self.start(phase, segments, timeout_ns);
         }
-        self.host.start_fast(phase, segments, timeout_ns)
+        self.host.start_fast(phase, segments, timeout_ns)?;
+        self.plain = if phase.data.is_none() { Plain::Status } else { Plain::Other };
+        Ok(())
     }
 
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
@@ -356,7 +358,15 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
 
     #[inline(always)]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
-        if self.caps.continue_data { Err(self.ack(segments)) } else { self.host.ack_fast(segments) }
+        // The response to CMD13 gets the errors of carriers.
+        if self.open.is_some() || self.run.is_some() || self.plain == Plain::Status && self.carrier.owes() {
+            return Err(self.ack(segments));
+        }
+        let end = self.host.ack_fast(segments);
+        end.inspect(|_| self.plain = Plain::Other).map_err(|mut events| {
+            events.phase = events.phase.map(|end| self.ended(end));
+            events
+        })
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
