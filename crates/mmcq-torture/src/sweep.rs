@@ -57,9 +57,9 @@ fn index_of(point: Point) -> usize {
     POINTS.iter().position(|known| *known == point).unwrap_or(0)
 }
 
-/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes faults
-/// strike in this workload. Events of the bring-up are struck only in workloads whose faults are on
-/// during bring-up.
+/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes a fault
+/// strike in the workload of `case`. This is the first event after the bring-up, unless the case
+/// has its faults on during bring-up. `clean`: the outcome of the workload without faults.
 pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }

@@ -272,8 +272,9 @@ impl Programs {
         self.shared.fetch(id, asked, &mut self.data)
     }
 
-    /// Records the result of an I/O of the job `id`. `place` is the I/O's index in the job's ring
-    /// of requests. The job sees the result when it runs next.
+    /// Records the result of an I/O of the job `id`: the number of bytes, or a negative error
+    /// number. `place` is the I/O's index in the job's ring of requests. The job sees the result
+    /// when it runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);

@@ -61,7 +61,7 @@ const GENERAL: u32 = 1 << 16;
 const LEFT_OPEN: u32 = 1 << 17;
 /// Blocker: the card's command queue is in use, or it is not known whether it is.
 const QUEUE: u32 = 1 << 18;
-/// Packed commands may be used.
+/// Blocker of the fast path: packed commands may be used.
 const PACKS: u32 = 1 << 19;
 /// Transfers may be sent to the controller in chains (several in one list).
 const CHAINS: u32 = 1 << 20;

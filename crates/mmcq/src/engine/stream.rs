@@ -279,8 +279,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the transfer of the engine's batch will end: with its blocks, after a known
-    /// number of blocks, or open for requests that continue it.
+    /// Decides how the transfer that the engine has collected (its batch) will end: with the last
+    /// block of its requests, after a known number of blocks, or open for requests that continue
+    /// it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()

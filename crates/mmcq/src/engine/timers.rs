@@ -289,7 +289,8 @@ impl Timers {
         self.idle_ns = 0;
     }
 
-    /// Notes that a controller still uses memory, and sets when the engine tries again to stop it.
+    /// Records that a controller still uses memory of requests, and that the engine tries again at
+    /// `at_ns` to stop it.
     pub fn keep_until(&mut self, at_ns: u64) {
         self.kept_ns = at_ns;
     }

@@ -277,8 +277,9 @@ impl<H, const M: usize> Faulty<H, M> {
         self.kept = None;
     }
 
-    /// Returns the result of a phase (a command with its data), with the injected fault, as the
-    /// engine is to see it now; `None` if the engine must not see the end yet.
+    /// Returns the result of a phase (a command with its data) as the engine is to see it now:
+    /// `result`, or the injected fault. `None` if the engine must not see the end yet. `segments`:
+    /// memory of the data, in which a fault may flip a bit.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // A phase that failed by itself needs no injected failure.

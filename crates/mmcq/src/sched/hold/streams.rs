@@ -228,8 +228,9 @@ impl Stream {
         2 * self.gap_ns() + JITTER_NS
     }
 
-    /// Returns when the next request of the stream is overdue. `asked_ns`: time until the
-    /// transferred requests are complete; 0: they are complete.
+    /// Returns the time in ns from which on the next request of the stream counts as overdue.
+    /// `asked_ns`: expected time in ns from `now_ns` until the transferred requests are complete;
+    /// 0: they are complete.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
         let Group { at_ns: done_ns, requests, .. } = self.done;
         let first_ns = self.pause_ns(self.first_ns, requests.into());

@@ -245,7 +245,7 @@ impl Tasks {
         self.announced.count_ones() + u32::from(self.described != NONE)
     }
 
-    /// Returns whether the card has no task and executes none.
+    /// Returns whether the card's queue is empty: no task is being announced, waits or is executed.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.announced == 0 && self.described == NONE && self.running == NONE
@@ -417,7 +417,7 @@ impl Tasks {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// Notes that CMD13, which reads the ready tasks, was sent during data.
+    /// Records that CMD13 has asked for ready tasks during the present data; it is sent once only.
     pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
