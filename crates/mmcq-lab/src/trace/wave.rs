@@ -133,8 +133,8 @@ impl Head {
 /// Writer of a waveform's file format. Times are in the file's units from the start of the window,
 /// and increase with each call.
 pub(super) trait Format {
-    /// Writes the new values of lines that change at time `at`. Each line is named by its index in
-    /// [`Head::lines`]; at time 0 all lines have values.
+    /// Writes the new values of lines that change at time `at` (in the file's units). Each line is
+    /// named by its index in [`Head::lines`]; at time 0 all lines have values.
     fn values(&mut self, at: u64, values: &[(usize, bool)]) -> io::Result<()>;
     /// Completes the file; the lines keep their values until the time `at`.
     fn end(&mut self, at: u64) -> io::Result<()>;

@@ -130,7 +130,7 @@ pub(super) struct Memory {
     pieces: Pieces,
 }
 
-/// Whether the earlier pieces of a write are known to be on the medium.
+/// Whether the earlier pieces (parts) of a long write are known to be on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
     Unknown,

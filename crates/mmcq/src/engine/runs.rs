@@ -269,7 +269,8 @@ impl Streams {
     }
 
     /// Ends the run of contiguous requests, because the next request, which came in at
-    /// `arrived_ns`, is not a read or write.
+    /// `arrived_ns`, is not a read or write. `limit_ns`: the longest time that a transfer is kept
+    /// open.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);

@@ -293,9 +293,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Asks the supervisor for a chore that is due. `quiet`: no request waits, so an early tuning
-    /// or a rest of the card may begin, too. Returns true if a chore was requested: requests wait
-    /// until it is done.
+    /// Asks the supervisor for a chore that is due, such as a tuning or background operations.
+    /// `quiet`: no request waits, so an early tuning or a rest of the card may begin, too. Returns
+    /// true if a chore was requested: requests wait until it is done.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

@@ -279,8 +279,8 @@ impl Hold {
         self.dull < DULL_MAX
     }
 
-    /// Starts to watch sequential streams: a transfer begins where another ended, or has several
-    /// requests, so there may be a stream.
+    /// Makes [`watches`](Self::watches) true again: the engine learns how fast sequential requests
+    /// follow each other. Called if a transfer begins where another ended, or has several requests.
     pub(crate) fn awake(&mut self) {
         self.dull = 0;
     }

@@ -288,8 +288,9 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Learns from further requests of the stream that have come: how long their clients need to
-    /// submit them.
+    /// Learns from further requests of the stream that have come (`run`) how long their clients
+    /// need to submit them. `most_ns`: upper bound for a learned time. `pauses` learns from them
+    /// for all streams.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);

@@ -546,7 +546,7 @@ impl Tasks {
         ids(waiting).any(|id| self.members(id).any(|at| at == index))
     }
 
-    /// Takes all tasks back that were not executed, and returns their requests.
+    /// Takes back all tasks that were not executed. Returns their requests, one bit for each slot.
     pub(crate) fn fall_back(&mut self) -> SlotSet {
         let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
         let mut back = 0;
