@@ -108,7 +108,8 @@ struct Runs {
 impl Runs {
     const NEW: Runs = Runs { last: Run::NEW, other: Run::NEW, worth: Worth::NEW };
 
-    /// Notes a request that begins at this block and came in at this time.
+    /// Records a request that begins at block `lba` and came in at `arrived_ns`. It continues one
+    /// of the two last runs (contiguous requests), or begins a new one.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         if lba != self.last.next {

@@ -21,10 +21,11 @@ use crate::sched::Profile;
 /// Time in ns without a request after which the card counts as unused, so that background work may
 /// start. It is longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Shortest time between two reads of the exception events. An event that lasts is in every status,
-/// so it would otherwise be read again and again.
+/// Shortest time in ns between two reads of the exception events. An event that lasts is in every
+/// status, so it would otherwise be read again and again.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Shortest time until the next read of the exception events, if the last read found nothing new.
+/// Shortest time in ns until the next read of the exception events, if the last read found nothing
+/// new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
 /// The chores for which the engine asks the supervisor, and their times: tuning, reading the

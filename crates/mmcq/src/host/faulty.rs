@@ -70,9 +70,10 @@ pub enum Strike {
     /// At the end of a [`Phase`] whose response is an R1: these bits are set in the R1 (faults A5,
     /// `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: the end is held back until the engine has polled the driver this many more times.
-    /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With a large
-    /// number, the end comes after the engine's deadline (E4, `irq_late`). A reset drops the end.
+    /// At the end of a command (with its data): the report of this end is held back until the
+    /// engine has polled the driver this many more times. With 0 the interrupt is lost, and the
+    /// next poll finds the end (E1, `irq_drop`). With a large number, the end comes after the
+    /// engine's deadline (E4, `irq_late`). A reset drops the end.
     Late(u32),
     /// At the end of a read: this bit of the data is inverted, counted from the highest bit of the
     /// first byte (D4, `silent_flip`).

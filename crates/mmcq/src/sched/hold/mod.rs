@@ -387,7 +387,8 @@ impl Hold {
         self.told
     }
 
-    /// Notes that the writes of the last transfer are complete.
+    /// Records that the writes of the last transfer are complete. From this time on the engine
+    /// measures how long their client takes to send the next requests.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);

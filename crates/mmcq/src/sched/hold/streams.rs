@@ -124,8 +124,8 @@ pub(super) struct Streams {
     /// Time from the completion of a group of requests until the submitter sends the next request,
     /// as a straight line over the group's size: a submitter may handle all completions first.
     pauses: Costs,
-    /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
-    /// is in progress.
+    /// Time in ns at which the engine sent CMD13 for the status that completes requests; 0: no such
+    /// CMD13 is in progress.
     asked_ns: u64,
     /// How long the read of a status usually takes, in ns.
     ask_ns: u32,
@@ -242,8 +242,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Estimates how many requests of the run came before the stream's last completion, from the
-    /// times of the first and the last request.
+    /// Estimates how many requests of `run` (contiguous requests) came before the stream's last
+    /// completion, from the times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;

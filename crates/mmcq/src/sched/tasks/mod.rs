@@ -422,7 +422,7 @@ impl Tasks {
         self.asked_beside = true;
     }
 
-    /// Returns when the card is polled for ready tasks, for the first time or again.
+    /// Returns the time in ns of the next poll of the card for ready tasks.
     pub(crate) fn ask_ns(&self) -> u64 {
         self.pace.ask_ns()
     }
@@ -504,8 +504,8 @@ impl Tasks {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
-    /// Returns the time from which on no further task is sent to the card's queue, because the
-    /// oldest one has waited for [`AGE_NS`].
+    /// Returns the time in ns from which on no further task is sent to the card's queue, because
+    /// the oldest one has waited for [`AGE_NS`].
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
