@@ -64,8 +64,8 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
 }
 
 /// Returns whether SDMA can stop at the end of this segment. Only then may a transfer that begins
-/// with it stay open. Address and length must be multiples of the smallest boundary, and `blocks`
-/// (length of the request's transfer) less than the block count with which a transfer is opened.
+/// with it stay open. Address and length must be multiples of the smallest boundary, and `blocks`,
+/// the blocks of that transfer so far, fewer than the block count with which it is opened.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
