@@ -96,8 +96,8 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// Returns the next part of a request: the end of the first block, whole blocks, or the
-    /// beginning of the last block.
+    /// Returns the first part of a request for `len` bytes from byte `offset` of the region on: the
+    /// end of a block, whole blocks, or the beginning of a block.
     fn piece(&self, offset: u64, len: usize) -> Piece {
         let within = (offset % BLOCK as u64) as usize;
         let bytes = match within {

@@ -253,7 +253,8 @@ impl Comparison {
         self.figures.push(Figure { group: group.to_owned(), name: name.to_owned(), unit, a, b });
     }
 
-    /// Compares jobs of both reports that have the same name and position.
+    /// Adds to this comparison the figures of those jobs that have the same name and position in
+    /// both reports.
     fn jobs(&mut self, a: &Value, b: &Value) {
         let of = |report: &Value| report["jobs"].as_array().cloned().unwrap_or_default();
         let name = |job: &Value| job["jobname"].as_str().unwrap_or("-").to_owned();
@@ -452,8 +453,8 @@ impl Comparison {
         lines.map(|line| format!("{line}\n")).collect()
     }
 
-    /// Returns the comparison as an HTML page. The first parameter has the names of the two
-    /// reports.
+    /// Returns the comparison as an HTML page. `a` and `b` are the names of the two reports.
+    /// `command`, which the page shows, writes all data.
     ///
     /// # Errors
     /// A picture cannot be drawn.

@@ -58,7 +58,7 @@ pub enum Action {
     Step(Step),
 }
 
-/// An event of the machine.
+/// An event of the simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An event of the CPU.

@@ -23,8 +23,8 @@ pub struct CallCosts {
     pub start_data_ns: u64,
     /// Cost of a call that starts a command without data.
     pub start_command_ns: u64,
-    /// Cost of handling an interrupt, from the rise of the interrupt line until the driver has read
-    /// and cleared the controller's status.
+    /// Cost in ns of handling an interrupt, from the rise of the interrupt line until the driver
+    /// has read and cleared the controller's status.
     pub ack_ns: u64,
     /// Cost of mapping a segment of memory for DMA.
     pub map_ns: u64,

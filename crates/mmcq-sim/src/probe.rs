@@ -69,7 +69,7 @@ pub enum Signal<'a> {
         good: bool,
         /// Time of the status' start bit in ns.
         start_ns: u64,
-        /// Time of the status' end bit in ns.
+        /// Time in ns of the end bit of the CRC status.
         end_ns: u64,
     },
     /// The card holds DAT0 low (busy).

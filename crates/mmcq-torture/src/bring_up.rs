@@ -475,8 +475,9 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps faults over the bring-up of each of these slots (a controller with a card). Calls
-/// `progress` in each slot after each kind of fault, and once more after the pairs of faults.
+/// Sweeps faults over the bring-up of each of these slots (a controller with a card), on `jobs`
+/// threads. Calls `progress` in each slot after each kind of fault, and once more after the pairs
+/// of faults.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
     let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();

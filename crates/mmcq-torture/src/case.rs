@@ -403,8 +403,9 @@ impl Case {
         }
     }
 
-    /// Draws the event at which something happens to the card, in some cases. A soldered card is
-    /// only replaced, which the host cannot notice by itself.
+    /// Draws the controller event, from 1 to `events`, at which the card is replaced, or is taken
+    /// out and put back several times. Returns `None` in nine of ten cases, and always if `faults`
+    /// is 0. A soldered card is only replaced, which the host cannot notice by itself.
     fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
         if faults <= 0.0 || !random.chance(0.1) {
             return None;

@@ -370,10 +370,10 @@ impl Run<'_> {
         is_so || self.protected_ns.is_some_and(|ns| known || ns >= client.submitted_ns)
     }
 
-    /// Checks that a request's memory comes back as it was lent. Of a write, checks that one of its
-    /// sectors is unchanged; of a zero, that one of its sectors is zero. With `left`, a failed
-    /// request may also come back without its memory: the engine has then given the memory up to a
-    /// controller that no reset stops.
+    /// Checks the memory of a request that has ended: the request must give back the memory that it
+    /// was lent. After a write, one of its sectors must be unchanged; after a write of zeros, one
+    /// must be zero. `left`: a failed request may come back without its memory, since the engine
+    /// has given the memory up to a controller that no reset stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,

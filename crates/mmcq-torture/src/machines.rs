@@ -204,7 +204,7 @@ fn with_driver(
 
 impl<P: Profile> Machine<(NoLock, Driver, P)> {
     /// Makes a machine (controller, card and stack) with an SDHCI controller; its power comes on at
-    /// `now_ns`.
+    /// `now_ns`. `emmc`: the card is an eMMC.
     pub fn sdhci(
         setup: &Setup,
         profile: P,

@@ -211,7 +211,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Settings of a plain machine, which executes the programs of the exhaustive campaign.
+    /// Settings of a plain machine, which executes the sequences of operations of the exhaustive
+    /// campaign.
     pub const PLAIN: Setup = Setup {
         card: 0,
         transfer: TransferMode::Adma2,

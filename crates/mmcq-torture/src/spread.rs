@@ -19,10 +19,9 @@ pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads.
-/// `work` adds to the score of its thread. The calls end when `work` returns false, when the stack
-/// has broken too many promises (guarantees about data), or when this thread is asked to end by a
-/// [`Stop`].
+/// Calls `work` once with each of the numbers 0, 1, 2 and so on, on `jobs` threads. `work` adds to
+/// the score of its thread. The calls end when `work` returns false, when the stack has broken too
+/// many promises (guarantees about data), or when this thread is asked to end by a [`Stop`].
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (total, asked) = (Mutex::new(Score::default()), Stop::heard());

@@ -225,7 +225,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the answer to a request that was submitted at `submitted_ns`.
+    /// Records that a request, submitted at `submitted_ns`, was answered at `now_ns`. The answer
+    /// may end the time of a recovery.
     pub(super) fn stop_watch(&mut self, submitted_ns: u64, now_ns: u64) {
         if self.watch.answered(submitted_ns, now_ns, &mut self.outcome.times) {
             self.mark();

@@ -57,9 +57,9 @@ fn index_of(point: Point) -> usize {
     POINTS.iter().position(|known| *known == point).unwrap_or(0)
 }
 
-/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes faults
-/// strike in this workload. Events of the bring-up are struck only in workloads whose faults are on
-/// during bring-up.
+/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes a fault
+/// strike in the workload of `case`. This is the first event after the bring-up, unless the case
+/// has its faults on during bring-up. `clean`: the outcome of the workload without faults.
 pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
@@ -171,9 +171,9 @@ const EVENTS_MAX: u64 = 400_000;
 /// more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
-/// Returns the numbers of the events that are struck in a stretch of recovery (the time between two
-/// recovery steps), at most `limit`. Half of them are at its beginning, a quarter at its end, and
-/// the others evenly between.
+/// Returns which of the events `first` to `last` are struck, at most `limit`. These events are a
+/// stretch of recovery (the time between two recovery steps). Half of the struck events are at its
+/// beginning, a quarter at its end, and the others evenly between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -219,10 +219,11 @@ fn places(from: u64, events: u64) -> Vec<u64> {
 }
 
 /// Runs each workload with two faults, for many pairs of places (a place is the number of the event
-/// that a fault strikes). The first fault strikes at the beginning, in the middle or at the end of
-/// the workload. The second fault strikes after the first, at each event until recovery ends, or at
-/// some of them if recovery is long. Calls `progress` with the number of places of the first fault
-/// that are done; there are [`PLACES`] for each kind of fault and workload.
+/// that a fault strikes), on `jobs` threads. The first fault strikes at the beginning, in the
+/// middle or at the end of the workload. The second fault strikes after the first, at each event
+/// until recovery ends, or at some of them if recovery is long. Calls `progress` with the number of
+/// places of the first fault that are done; there are [`PLACES`] for each kind of fault and
+/// workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

@@ -88,7 +88,8 @@ fn open(path: &str) -> Result<File, Error> {
 
 impl Device {
     /// Takes over the device at `address`, and ends any transfer that an earlier program has left.
-    /// The device cannot access memory until `connect` is called.
+    /// The device cannot access memory until `connect` is called. `noiommu`: to use VFIO without an
+    /// IOMMU.
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
         let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;

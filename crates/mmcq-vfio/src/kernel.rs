@@ -208,7 +208,8 @@ pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
 }
 
-/// Unmasks an interrupt that the kernel has masked after it came.
+/// Unmasks an interrupt that the kernel has masked after it came. `index`: VFIO's number for the
+/// kind of interrupt.
 pub fn unmask(device: &File, index: u32) -> io::Result<()> {
     // Size of the structure without the descriptor at its end.
     let argsz = size_of::<IrqSet>() as u32 - 4;

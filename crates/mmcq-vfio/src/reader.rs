@@ -380,7 +380,9 @@ impl Reader {
         self.interrupt.clone()
     }
 
-    /// Handles an interrupt by `on_irq`, and unmasks the interrupt.
+    /// Calls `on_irq` for an interrupt, and then unmasks the interrupt. If it is not a pin
+    /// interrupt, calls `on_irq` again as long as the controller has a further cause, at most
+    /// `TURNS_MAX` times in all.
     fn served(&self, mut on_irq: impl FnMut()) -> Result<(), Error> {
         self.interrupts.set(self.interrupts.get() + 1);
         for _ in 0..TURNS_MAX {

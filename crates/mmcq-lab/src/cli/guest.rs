@@ -113,7 +113,8 @@ fn ns(option: &str, us: f64) -> Result<u64, Error> {
     Err(Error::Input(format!("{option} {us}: expected microseconds from 0 to 1000")))
 }
 
-/// Prints the reports of guests in a file as tables, side by side.
+/// Prints the reports of guests in the file `path` as tables, side by side. `text` is the content
+/// of the file: one report in JSON on each line.
 fn side_by_side(path: &Path, text: &str) -> Result<ExitCode, Error> {
     let reports = (1..).zip(text.lines()).map(|(number, line)| {
         serde_json::from_str::<Report>(line)

@@ -308,8 +308,8 @@ fn filled(place: Place, run: impl FnOnce(File) -> std::io::Result<Ran>) -> Ran {
     }
 }
 
-/// Returns what a page shows in addition to the run itself: the load in other settings, the
-/// physical limit, and the bus.
+/// Returns what the HTML page of a run shows in addition to the run itself: the load in other
+/// settings, the physical limit, and the bus. `series`: rate and depth of the run over time.
 fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -> Result<Compared, Error> {
     let shown = Progress::new("", 0, Unit::Step);
     let changes: Vec<String> = scene.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();

@@ -295,7 +295,8 @@ pub fn version() -> Vec<u8> {
     payload
 }
 
-/// Returns the payload that answers DEVICE_GET_INFO.
+/// Returns the payload that answers DEVICE_GET_INFO: the device has `regions` regions of registers
+/// or memory, and `irqs` kinds of interrupts.
 pub fn device_info(regions: u32, irqs: u32) -> Vec<u8> {
     // Flags: the device can be reset, and it is a PCI device.
     words(&[16, 0b11, regions, irqs])
@@ -326,7 +327,8 @@ pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Returns the payload that answers DMA_UNMAP.
+/// Returns the payload that answers DMA_UNMAP. It repeats the flags, the address and the length in
+/// bytes of the client's message.
 pub fn unmapped(flags: u32, address: u64, bytes: u64) -> Vec<u8> {
     let mut payload = words(&[24, flags]);
     payload.extend_from_slice(&address.to_ne_bytes());

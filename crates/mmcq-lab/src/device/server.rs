@@ -93,8 +93,9 @@ pub struct Server<'a, C> {
 }
 
 impl<'a, C: Clock> Server<'a, C> {
-    /// Makes the server of the client on this connection. The device's DMA uses `memory`. Its slot
-    /// follows the schedule and the actions from outside. `clock` gives the model's time.
+    /// Makes the server of the client at the other end of `socket`. `config`: the device's
+    /// configuration space. The device's DMA uses `memory`. The slot of `model` follows `schedule`,
+    /// and the actions that other threads store in `outside`. `clock` gives the model's time.
     pub fn new(
         socket: Socket,
         config: ConfigSpace,

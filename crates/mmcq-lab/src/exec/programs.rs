@@ -166,9 +166,10 @@ impl Programs {
         }
     }
 
-    /// Waits until the job has posted a command, has ended, or waits for something outside the
-    /// laboratory. Until then the job runs, and no virtual time passes. `was_aside`: at the last
-    /// look the job waited for something outside.
+    /// Waits until the job `id` has posted a command, has ended, or waits for something outside the
+    /// laboratory. Until then the job runs, and no virtual time passes. `seen`: number of its
+    /// commands that were taken before. `was_aside`: the last call found that it waited for
+    /// something outside.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
             || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) != self.known;
@@ -272,8 +273,9 @@ impl Programs {
         self.shared.fetch(id, asked, &mut self.data)
     }
 
-    /// Records the result of an I/O of the job `id`. `place` is the I/O's index in the job's ring
-    /// of requests. The job sees the result when it runs next.
+    /// Records the result of an I/O of the job `id`: the number of bytes, or a negative error
+    /// number. `place` is the I/O's index in the job's ring of requests. The job sees the result
+    /// when it runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);

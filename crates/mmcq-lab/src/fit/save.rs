@@ -124,7 +124,9 @@ fn inside(value: &Value, steps: &[&str]) -> bool {
     path.split_last().is_some_and(|(_, table)| table == steps)
 }
 
-/// Returns the text of the whole board file with the fitted values of the board.
+/// Returns the text of the whole board file with the fitted values of the board. `name` is the
+/// board, `changes` its values that were changed before the fit. `figures` names what was measured,
+/// and becomes a part of each fitted value's source.
 ///
 /// # Errors
 /// The board's file cannot be read, or refuses a value; the error is one line.

@@ -25,7 +25,7 @@ const DIFFERENCE_LAST: f64 = 0.03;
 const STEP_MOST: f64 = 1.1;
 /// Largest number of steps of the search; each step makes the cost smaller.
 const STEPS_MOST: usize = 25;
-/// Size of a step, in logarithms, below which the search ends.
+/// The search ends when a step changes no value's logarithm by more than this.
 const STEP_LEAST: f64 = 1e-3;
 /// Relative decrease of the cost in one step below which the search ends.
 const GAIN_LEAST: f64 = 1e-3;

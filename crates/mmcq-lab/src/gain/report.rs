@@ -246,7 +246,7 @@ impl Answer {
         })
     }
 
-    /// Returns the answer as an HTML page.
+    /// Returns the answer as an HTML page. `command`, which the page shows, writes all data.
     ///
     /// # Errors
     /// A picture cannot be drawn.

@@ -2,8 +2,9 @@
 
 use super::Report;
 
-/// Time in us above which `tools/guest-time/probe.c` and `boards/pc` report a gap: the time from
-/// the start of a request until a request succeeds.
+/// Length in us of the shortest gap that `tools/guest-time/probe.c` and `boards/pc` report. A gap
+/// lasts from the start of a request to the end of the next request that succeeds, which may be the
+/// same one.
 const GAP_US: u64 = 1000;
 
 /// Effect of one event of the schedule on the guest's requests.

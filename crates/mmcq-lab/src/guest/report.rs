@@ -183,7 +183,8 @@ const LOAD_BEGINS: u64 = 1;
 const LOAD_ENDS: u64 = 2;
 
 /// Returns the loads that a job's output reports, each with its counters, and the counters of the
-/// whole run.
+/// whole run. `counted`: the counters at the begin and end of each load, one object in JSON on each
+/// line.
 pub(super) fn join(output: &[String], counted: &str) -> Result<(Vec<Load>, Counters), String> {
     let marks = counted
         .lines()

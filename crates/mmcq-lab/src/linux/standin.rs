@@ -163,7 +163,8 @@ unsafe impl Host for Formula {
     }
 }
 
-/// Jobs that read or write 4 KiB at a time, until they have done this number of I/Os together.
+/// Jobs that read or write 4 KiB at a time. They end after a total number of I/Os, which they
+/// share.
 struct Jobs {
     direction: Direction,
     random: Option<Stream>,

@@ -317,6 +317,7 @@ pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
 }
 
 /// Attaches the recorder to a machine with this number of jobs, whose load begins now.
+/// `block_addressed`: the card's commands carry block numbers, not byte addresses.
 pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };

@@ -43,8 +43,8 @@ fn lanes_of(name: &str) -> &'static [Lane] {
     }
 }
 
-/// AndroBench on the phone: cell, `rw=`, request size, threads, and rates in MB/s without and with
-/// the queue.
+/// Published rates of AndroBench on a phone: cell, `rw=`, request size, threads, and rates in MB/s
+/// without and with the queue.
 const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("rand read", "randread", "4k", 8, 25.0, 62.0),
     ("rand write", "randwrite", "4k", 8, 34.0, 35.0),

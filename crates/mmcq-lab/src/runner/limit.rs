@@ -224,8 +224,9 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs once for each way to drive the card ([`Lane`]). The fastest result is their
-/// physical limit.
+/// Runs the jobs once for each way to drive the card ([`Lane`]), and returns the fastest outcome:
+/// their physical limit. `medium`: content of the card in the run with [`Lane::Closed`]; `progress`
+/// is called during that run only.
 ///
 /// For every lane but [`Lane::Closed`], the jobs run in batches and also one by one, since the
 /// card's dies may read single requests in parallel. If one worker represents several, the first of

@@ -19,7 +19,8 @@ pub enum Advance {
     ThreadTasklet,
     /// A thread sends commands; the interrupt handler transfers the data.
     Thread,
-    /// The interrupt handler sends commands; it also calls completions and the function's handler.
+    /// The interrupt handler sends commands, handles their ends, and calls the handler of the
+    /// card's function.
     Async,
     /// A thread sends commands and polls for the end of each CMD52; the interrupt handler transfers
     /// the data.

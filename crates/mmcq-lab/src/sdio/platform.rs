@@ -76,7 +76,7 @@ pub struct Board {
 /// CPU costs of Linux's software for each action, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Time from the assertion of the interrupt line to the driver's handler.
+    /// Time in ns from the assertion of the interrupt line to the driver's handler.
     pub irq_in_ns: u64,
     /// Cost in ns of ending a command in the interrupt, or of signalling the card's interrupt to
     /// its waiter.
@@ -93,7 +93,7 @@ pub struct Costs {
     pub wake_ns: u64,
     /// CPU time of driver and user for each packet.
     pub work_ns: u64,
-    /// Cost of moving one 32-bit word through the data FIFO.
+    /// Cost in ns of moving one 32-bit word through the data FIFO.
     pub fifo_word_ns: u64,
     /// Cost of reading the controller's register with the FIFO's fill level.
     pub fifo_count_ns: u64,
@@ -104,7 +104,7 @@ pub struct Costs {
     pub register_write_ns: u64,
     /// Cost of cache maintenance for the DMA of one packet.
     pub cache_ns: u64,
-    /// Cost of one round of the FIFO loop, without the register accesses in it.
+    /// Cost in ns of one round of the FIFO loop, without the register accesses in it.
     pub fifo_turn_ns: u64,
 }
 

@@ -427,7 +427,7 @@ impl Disk {
         }
     }
 
-    /// Ends a job whose pieces are all done, and returns its result. Returns `None` if a flush must
+    /// Ends a job whose parts are all done, and returns its result. Returns `None` if a flush must
     /// still make the job durable.
     fn ended(&mut self, progress: &mut Progress) -> Option<Outcome> {
         let client = progress.job.client;

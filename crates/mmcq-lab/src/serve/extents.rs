@@ -95,8 +95,8 @@ impl Extents {
         Ok(extents)
     }
 
-    /// Begins a change of a range. `zeros`: the change writes zeros, not other data. Returns the
-    /// number of the change for [`ends`](Self::ends).
+    /// Begins a change of `length` bytes from byte `offset` on. `zeros`: the change writes zeros,
+    /// not other data. Returns the number of the change for [`ends`](Self::ends).
     pub fn begins(&mut self, offset: u64, length: u64, zeros: bool) -> u64 {
         let (from, to) = (offset, offset.saturating_add(length));
         let mut disturbed = false;

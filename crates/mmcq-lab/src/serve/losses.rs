@@ -296,8 +296,9 @@ mod tests {
         }
     }
 
-    /// Checks a new connection while the connection that wrote is open and was not told. The new
-    /// one may be an additional connection, or one that comes back.
+    /// Checks a connection that is opened after a loss of data, while the connection that wrote the
+    /// data is still open and was not told of the loss: the new one is told once. It may be an
+    /// additional connection, or one that comes back.
     #[test]
     fn a_connection_that_comes_after_the_loss_is_told_while_a_writer_is_not() {
         let mut losses = with(2);

@@ -161,8 +161,8 @@ pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }
 
-/// Returns the same columns as [`measured`], if `program` is a number only for the requests of this
-/// program of a trace. `None`: for all requests.
+/// Returns the same columns as [`measured`]. With a number `program`, the columns about requests
+/// count only the requests of this program of a trace; the others are about the whole run.
 pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<u16>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let all = match program {

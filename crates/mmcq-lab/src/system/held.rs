@@ -29,8 +29,9 @@ pub(crate) struct HeldWatch {
 }
 
 impl HeldWatch {
-    /// Compares the counters `now` after a call of the engine with those after the call before.
-    /// Returns the delayed start of a transfer that ended in this call, if any.
+    /// Compares the counters `now` of delayed starts, read after a call of the engine at `now_ns`,
+    /// with those after the call before. If a delay ended in this call, returns its start, its end
+    /// and its gain.
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

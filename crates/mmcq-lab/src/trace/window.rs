@@ -158,7 +158,7 @@ pub enum WindowError {
         time(*length_ns)
     )]
     TooLong {
-        /// Length in ns of the window.
+        /// Length in ns of the window, the part of a run that is recorded.
         length_ns: u64,
         /// Number of cycles of the bus clock in the window.
         cycles: u64,

@@ -217,7 +217,7 @@ pub(super) struct OddCard<C> {
     powered: bool,
     powered_ns: u64,
     resets_seen: u32,
-    /// What is wrong with the data of the present command; the number is the delay in ns.
+    /// What is wrong with the data of the present command, and the delay in ns of late data.
     data: Option<(Odd, u64)>,
     /// The register that the card sends as the data of the present command; `None` if the data are
     /// no register.

@@ -372,8 +372,9 @@ impl Sector {
         }
     }
 
-    /// Returns whether data of a completed write were lost, and no report to a client covers this
-    /// write. `told_before`: number of the last completion that a report has covered.
+    /// Returns whether data of a completed write of this sector were lost without a report to a
+    /// client. Completions are numbered; `told_before` is the number of the last one that a report
+    /// has covered.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }

@@ -195,7 +195,8 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Ends the data of a command, with or without an error.
+    /// Ends the data of a command. `error`: interrupt bits of the error; 0: the data are good so
+    /// far.
     pub(super) fn data_over(&mut self, error: u32, now: u64) {
         self.cut_block(now);
         self.regs.raw |= error | int::DATA_OVER;

@@ -132,7 +132,8 @@ impl Sdhci {
         self.dma = Dma { engine: Engine::Adma2(bytes), list: Some(list), ..Dma::default() };
     }
 
-    /// Moves the remaining bytes of the present block between the lines and memory.
+    /// Moves the remaining bytes of the present block between the lines and memory. Returns whether
+    /// all bytes were moved, some must wait, or an error has ended the transfer.
     pub(super) fn dma_move(&mut self, now: u64) -> Moved {
         match self.dma.engine {
             Engine::Sdma => self.sdma_move(now),

@@ -240,8 +240,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Sets HS_TIMING on the device, then timing and clock on the controller. Then reads a status in
-/// the new timing.
+/// Sets HS_TIMING on the device to `value`, then timing and clock on the controller. Then reads a
+/// status in the new timing. `switch_ns`: longest time in ns of the switch of the device.
 async fn switch_timing<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     value: u8,

@@ -37,7 +37,7 @@ pub(super) const QUIRK: u32 = 1 << 4;
 const INCIDENT: u32 = 1 << 5;
 /// Blocker: some writes may not have reached the medium, or have to be written again.
 const DOUBT: u32 = 1 << 6;
-/// The engine has called the supervisor.
+/// Blocker of the fast path: the engine has to wake the supervisor.
 const CALL: u32 = 1 << 7;
 /// Set while a control request (a request that is neither a read nor a write) has the bus.
 const CONTROL: u32 = 1 << 8;
@@ -55,13 +55,13 @@ const AREA: u32 = 1 << 13;
 const LOOKING: u32 = 1 << 14;
 /// The engine has completed writes before the card has sent their status.
 const UNSETTLED: u32 = 1 << 15;
-/// The profile, the scheduler or the host has no fast path.
+/// Blocker of the fast path: the profile, the scheduler or the host has none.
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
 const LEFT_OPEN: u32 = 1 << 17;
 /// Blocker: the card's command queue is in use, or it is not known whether it is.
 const QUEUE: u32 = 1 << 18;
-/// Packed commands may be used.
+/// Blocker of the fast path: packed commands may be used.
 const PACKS: u32 = 1 << 19;
 /// Transfers may be sent to the controller in chains (several in one list).
 const CHAINS: u32 = 1 << 20;

@@ -121,8 +121,8 @@ impl Durability {
         self.flags &= !(UNSETTLED | PIECE);
     }
 
-    /// Returns whether the status of complete writes or of transferred pieces is still to come, and
-    /// no slot waits for it.
+    /// Returns whether the card's status is still to be read for complete writes, or for the
+    /// transferred parts of a long write, and no slot waits for it.
     pub fn owes_without_slot(&self) -> bool {
         self.flags & (UNSETTLED | PIECE) != 0
     }

@@ -312,7 +312,8 @@ impl Round {
         self.piece(slot).ok_or(Err(Error::Unsupported))
     }
 
-    /// Returns the piece of the erase in this slot that the card erases now or next.
+    /// Returns the part of the erase in this slot that the card erases now or next: a long erase is
+    /// sent in parts. `None`: the request is no erase.
     fn piece(&self, slot: &Slot) -> Option<Piece> {
         let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
         let first = lba.saturating_add(u64::from(slot.moved_blocks()));
@@ -335,7 +336,8 @@ impl Round {
         }
     }
 
-    /// Continues after a step of the erase in this slot, which ended with this status.
+    /// Continues the erase in this slot after its step `place`, which has ended with the R1
+    /// `status`.
     pub fn reached(&mut self, place: Place, status: u32, slot: &Slot, card: &Card) -> Next {
         let (Some(piece), Some(target)) = (self.piece(slot), card.target()) else {
             return Next::fail(Error::NoCard);

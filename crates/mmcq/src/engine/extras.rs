@@ -130,7 +130,7 @@ pub(super) struct Memory {
     pieces: Pieces,
 }
 
-/// Whether the earlier pieces of a write are known to be on the medium.
+/// Whether the earlier pieces (parts) of a long write are known to be on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
     Unknown,
@@ -587,7 +587,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 }
 
-/// Returns the error for a status that shows an error.
+/// Returns the error of a command whose R1 (`status`) shows an error, such as [`Error::Protected`].
 pub(super) fn refused(status: u32) -> Error {
     match status & (R1::WP_VIOLATION | R1::WP_ERASE_SKIP) {
         0 => Error::Card(status),

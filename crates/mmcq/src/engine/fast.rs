@@ -265,8 +265,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the transfer of one request by the fast path (few checks). Each direction has a
-    /// compiled version of its own, whose code is shorter.
+    /// Starts the transfer of one request by the fast path (few checks). `run`: direction, first
+    /// block and number of blocks. Each direction has a compiled version of its own, whose code is
+    /// shorter.
     #[inline(always)]
     fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;

@@ -160,8 +160,9 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Unmaps the memory of all requests whose transfer has ended, and completes them. Inlined,
-    /// because the interrupt calls it.
+    /// Unmaps the memory of all requests whose transfer has ended, and completes them. Then maps
+    /// memory of waiting requests, until `prepared` requests are mapped. Inlined, because the
+    /// interrupt calls it.
     #[inline(always)]
     pub fn complete_ended<H: Host, P: Profile>(
         &mut self,

@@ -138,8 +138,9 @@ impl Plan {
         read_ns.max(write_ns)
     }
 
-    /// Returns after how long, in ns, the engine gives up a transfer on a controller that has only
-    /// one timeout for reads and writes.
+    /// Returns the time in ns after which the engine gives up a transfer of `blocks` blocks, on a
+    /// controller that has only one timeout for reads and writes. `wire_ns`: time of the data on
+    /// the bus.
     #[inline(always)]
     pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
         self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns

@@ -108,7 +108,8 @@ struct Runs {
 impl Runs {
     const NEW: Runs = Runs { last: Run::NEW, other: Run::NEW, worth: Worth::NEW };
 
-    /// Notes a request that begins at this block and came in at this time.
+    /// Records a request that begins at block `lba` and came in at `arrived_ns`. It continues one
+    /// of the two last runs (contiguous requests), or begins a new one.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         if lba != self.last.next {
@@ -269,7 +270,8 @@ impl Streams {
     }
 
     /// Ends the run of contiguous requests, because the next request, which came in at
-    /// `arrived_ns`, is not a read or write.
+    /// `arrived_ns`, is not a read or write. `limit_ns`: the longest time that a transfer is kept
+    /// open.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);

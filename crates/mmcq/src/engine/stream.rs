@@ -118,8 +118,9 @@ impl<const N: usize> Batch<N> {
         u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
     }
 
-    /// Returns whether the host can keep the transfer of this batch open. That may depend on the
-    /// memory of the requests, so this function is called after the memory is mapped.
+    /// Returns whether the host can keep the transfer of this batch (requests that share a
+    /// transfer) open. That may depend on the memory of the requests, so this function is called
+    /// after the memory is mapped.
     pub fn goes_on_in<H: Host>(&self, host: &H) -> bool {
         let (blocks, direction) = (self.blocks(), self.direction());
         let asks = |segment: &Segment| host.goes_on_with(segment, blocks, direction);
@@ -129,7 +130,8 @@ impl<const N: usize> Batch<N> {
 
 impl Streams {
     /// Records the start of the transfer of `batch`, for the decision whether to keep transfers
-    /// open. `first` is the slot of its first request.
+    /// open. `first` is the slot of its first request, `limit_ns` the longest time for which a
+    /// transfer may be kept open.
     pub fn note_run<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -286,8 +288,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the transfer of the engine's batch will end: with its blocks, after a known
-    /// number of blocks, or open for requests that continue it.
+    /// Decides how the transfer that the engine has collected (its batch) will end: with the last
+    /// block of its requests, after a known number of blocks, or open for requests that continue
+    /// it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()

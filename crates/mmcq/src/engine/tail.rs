@@ -107,8 +107,9 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
-    /// has just ended belonged to that transfer. Does nothing if the card's queue is on (`queued`).
+    /// Records, for the learned times of sequential requests, that the card has programmed the last
+    /// transfer. Does nothing if its writes were not reported complete before, or if the card's
+    /// queue is on (`queued`).
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -145,7 +146,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the engine reads a status now, by which the transferred writes become complete.
+    /// Records the time at which the engine reads the status by which the transferred writes become
+    /// complete.
     pub fn note_question(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.asked(now_ns);

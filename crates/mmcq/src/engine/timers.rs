@@ -48,8 +48,8 @@ pub(super) struct Timers {
     /// Latest time until which the scheduler may keep the controller idle although requests wait;
     /// 0: the scheduler does not do so now.
     idle_ns: u64,
-    /// Time from which on all requests wait until the supervisor has done what the card needs, such
-    /// as a tuning.
+    /// Time in ns from which on all requests wait until the supervisor has done what the card
+    /// needs, such as a tuning.
     chore_ns: u64,
     /// Time in ns at which the recovery that is running (the incident) has reached its time limit.
     incident_ns: u64,
@@ -289,7 +289,8 @@ impl Timers {
         self.idle_ns = 0;
     }
 
-    /// Notes that a controller still uses memory, and sets when the engine tries again to stop it.
+    /// Records that a controller still uses memory of requests, and that the engine tries again at
+    /// `at_ns` to stop it.
     pub fn keep_until(&mut self, at_ns: u64) {
         self.kept_ns = at_ns;
     }

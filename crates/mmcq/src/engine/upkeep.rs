@@ -21,10 +21,11 @@ use crate::sched::Profile;
 /// Time in ns without a request after which the card counts as unused, so that background work may
 /// start. It is longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Shortest time between two reads of the exception events. An event that lasts is in every status,
-/// so it would otherwise be read again and again.
+/// Shortest time in ns between two reads of the exception events. An event that lasts is in every
+/// status, so it would otherwise be read again and again.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Shortest time until the next read of the exception events, if the last read found nothing new.
+/// Shortest time in ns until the next read of the exception events, if the last read found nothing
+/// new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
 /// The chores for which the engine asks the supervisor, and their times: tuning, reading the
@@ -293,9 +294,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Asks the supervisor for a chore that is due. `quiet`: no request waits, so an early tuning
-    /// or a rest of the card may begin, too. Returns true if a chore was requested: requests wait
-    /// until it is done.
+    /// Asks the supervisor for a chore that is due, such as a tuning or background operations.
+    /// `quiet`: no request waits, so an early tuning or a rest of the card may begin, too. Returns
+    /// true if a chore was requested: requests wait until it is done.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

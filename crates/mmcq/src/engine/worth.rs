@@ -39,9 +39,9 @@ const CLOSE_NS: u32 = 200_000;
 /// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
-/// The decision for one situation at the end of a transfer's data: `keeps` says whether to keep the
-/// transfer open. `lost_ns`: how much time the decision has lost against the opposite one since its
-/// best moment.
+/// The present decision for one situation at the end of a transfer's data: to keep the transfer
+/// open (`keeps`), or to close it. `lost_ns`: time in ns that this decision has cost in total,
+/// compared with the opposite one. A gain reduces the sum, which never falls below 0.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,

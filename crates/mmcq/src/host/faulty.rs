@@ -70,9 +70,10 @@ pub enum Strike {
     /// At the end of a [`Phase`] whose response is an R1: these bits are set in the R1 (faults A5,
     /// `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: the end is held back until the engine has polled the driver this many more times.
-    /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With a large
-    /// number, the end comes after the engine's deadline (E4, `irq_late`). A reset drops the end.
+    /// At the end of a command (with its data): the report of this end is held back until the
+    /// engine has polled the driver this many more times. With 0 the interrupt is lost, and the
+    /// next poll finds the end (E1, `irq_drop`). With a large number, the end comes after the
+    /// engine's deadline (E4, `irq_late`). A reset drops the end.
     Late(u32),
     /// At the end of a read: this bit of the data is inverted, counted from the highest bit of the
     /// first byte (D4, `silent_flip`).
@@ -277,8 +278,9 @@ impl<H, const M: usize> Faulty<H, M> {
         self.kept = None;
     }
 
-    /// Returns the result of a phase (a command with its data), with the injected fault, as the
-    /// engine is to see it now; `None` if the engine must not see the end yet.
+    /// Returns the result of a phase (a command with its data) as the engine is to see it now:
+    /// `result`, or the injected fault. `None` if the engine must not see the end yet. `segments`:
+    /// memory of the data, in which a fault may flip a bit.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // A phase that failed by itself needs no injected failure.

@@ -39,7 +39,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
     }
 }
 
-/// Counters of chains.
+/// Counters of chains: lists of several transfers, which the controller executes without the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {

@@ -56,8 +56,8 @@ pub struct TypeA<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
-    /// Resets the function, which may still wait for an acknowledgement by an earlier driver, and
-    /// enables it and its interrupt.
+    /// Resets the function, which may still wait for an acknowledgement by an earlier driver. Sets
+    /// its block size to `block_bytes`, and enables it and its interrupt.
     pub async fn open(
         mut function: Function<'a, B, N>,
         irq: &mut CardInterrupt<'a, B, N>,

@@ -144,7 +144,8 @@ pub mod sd {
     pub const WRITE_NS: u64 = 250_000_000;
     /// Longest busy after a written block, for SDXC and SDUC [SD 4.6.2.2].
     pub const WRITE_XC_NS: u64 = 500_000_000;
-    /// Longest erase of one write block, if the SD status declares none [SD 4.6.2.3].
+    /// Longest time in ns of the erase of one write block, if the SD status declares none [SD
+    /// 4.6.2.3].
     pub const ERASE_BLOCK_NS: u64 = 250_000_000;
     /// Longest busy of a full user area logical erase, FULE [SD 4.6.2.3].
     pub const FULE_NS: u64 = 1_000_000_000;
@@ -214,8 +215,8 @@ pub mod emmc {
     /// Longest time from the first CMD1 until the device is ready [eMMC 6.4.2]. The first power-up
     /// after partitioning takes longer, see `ExtCsd::first_power_up_time_ns`.
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Longest busy of CMD6 if EXT_CSD declares none. The standard has no value; hosts usually use
-    /// this one.
+    /// Longest busy of CMD6 in ns, if EXT_CSD declares none. The standard has no value; hosts
+    /// usually use this one.
     pub const SWITCH_NS: u64 = 500_000_000;
     /// Longest duration of a whole tuning procedure by CMD21 [eMMC 6.6.5].
     pub const TUNING_NS: u64 = 150_000_000;
@@ -224,9 +225,10 @@ pub mod emmc {
     /// Longest busy of CMD5 if EXT_CSD declares none: the largest value of the field
     /// [eMMC 7.4, 217].
     pub const SLEEP_NS: u64 = 100 << 0x17;
-    /// Longest flush of the cache. The standard sets no limit; hosts usually use this one.
+    /// Longest time in ns of a flush of the cache. The standard sets no limit; hosts usually use
+    /// this one.
     pub const FLUSH_NS: u64 = 30_000_000_000;
-    /// Shortest time for which RST_n is held low [eMMC 6.15.10].
+    /// Shortest time in ns for which RST_n is held low [eMMC 6.15.10].
     pub const RESET_PULSE_NS: u64 = 1_000;
     /// Shortest time from the end of the reset pulse to the first command [eMMC 6.15.10].
     pub const RESET_RECOVERY_NS: u64 = 200_000;
@@ -270,8 +272,8 @@ pub mod emmc {
 pub mod sdio {
     /// Longest time from the first CMD5 with a voltage window until the card is ready [SDIO 3.2].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Longest time from CMD53 to its data, or of the busy after it, unless the function declares
-    /// another time [SDIO 5.3].
+    /// Longest time in ns from CMD53 to its data, or of the busy after it, unless the function
+    /// declares another time [SDIO 5.3].
     pub const DATA_NS: u64 = 1_000_000_000;
     /// Longest time to enable a function if its tuples declare none [SDIO 16].
     pub const ENABLE_NS: u64 = 1_000_000_000;

@@ -120,8 +120,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// Notes that a reset of the I/O card begins or has ended: settings that a handle made before
-    /// are lost.
+    /// Counts that a reset of the I/O card begins or has ended. By this count a handle finds that
+    /// the settings that it has made are lost.
     pub(crate) fn note_io_reset(&self) {
         self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
     }

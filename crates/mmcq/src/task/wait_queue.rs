@@ -45,7 +45,8 @@ use core::task::Waker;
 pub struct WaitQueue<L, const W: usize> {
     lock: L,
     limit_ns: u64,
-    /// Number of requests that have got a place since the start; the number wraps.
+    /// Number of requests that have entered this queue since the start, because no slot was free;
+    /// the number wraps.
     arrivals: Cell<u32>,
     places: [Place; W],
 }

@@ -119,7 +119,8 @@ impl JobState {
         }
     }
 
-    /// Records the end of a flush, with success or an error.
+    /// Records the end of a flush. `times`: when it was submitted and when it ended; `result`:
+    /// success or an error.
     pub fn complete_sync(&mut self, sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);

@@ -17,8 +17,8 @@ impl Poisson {
         Poisson { streams: seeds.map(Taus88::new), next_ns: [None; 2], sum_us: [0; 2] }
     }
 
-    /// Returns the time in ns of the next arrival of a request in this direction, at this mean rate
-    /// per second.
+    /// Returns the time in ns of the next arrival of a request in direction `dir` (0 reads, 1
+    /// writes), at the mean rate of `per_second` requests a second.
     fn due_ns(&mut self, dir: usize, per_second: u64) -> u64 {
         let (stream, sum_us) = (&mut self.streams[dir], &mut self.sum_us[dir]);
         *self.next_ns[dir].get_or_insert_with(|| {

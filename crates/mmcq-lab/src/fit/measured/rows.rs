@@ -34,7 +34,7 @@ pub(super) fn are(text: &str) -> bool {
 /// Number of a line, from 1, and the values of this line by column name.
 type Row = (usize, Map<String, Value>);
 
-/// Returns the rows of a text in JSON lines or CSV.
+/// Returns the rows of a text in JSON lines or CSV. `name` names the text in errors.
 fn rows(name: &str, text: &str) -> Result<Vec<Row>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     if text.starts_with('{') {

@@ -41,8 +41,8 @@ impl Judged {
         self.original.iter().find(|(setting, _)| *setting == wanted).map(|(_, rate)| *rate)
     }
 
-    /// Returns the difference in percent of the rate of the model of Linux from that of unmodified
-    /// Linux, with this setting; `None`: one of them did not run with it.
+    /// Returns by how many percent the rate of the model of Linux is above that of unmodified
+    /// Linux, with this setting; negative: below. `None`: one of them did not run with it.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))

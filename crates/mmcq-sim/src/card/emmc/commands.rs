@@ -136,6 +136,7 @@ impl EmmcCard {
     }
 
     /// Executes a command in the state `tran`: the device is selected and nothing is under way.
+    /// `count`: what a CMD23 directly before has set.
     fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let ddr = self.width & 0x0f >= 5;
         let rpmb = self.partition == Partition::Rpmb;

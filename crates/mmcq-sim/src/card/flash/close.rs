@@ -170,7 +170,8 @@ impl Unprogrammed {
 }
 
 impl Flash {
-    /// Returns the content of a block before a write, if a power loss may have to restore it.
+    /// Returns the `len` bytes at byte address `at` as they are before a write, if a power loss may
+    /// have to restore them; otherwise `None`.
     pub(crate) fn before(
         &self,
         medium: &mut Medium,
@@ -197,7 +198,8 @@ impl Flash {
         room_ns
     }
 
-    /// Ends a write command. Returns the end of busy in ns.
+    /// Ends a write command, which has written `bytes` bytes from byte address `at` on. Returns the
+    /// end of busy in ns.
     pub(crate) fn close(&mut self, close: &Close, at: u64, bytes: u64, now_ns: u64) -> u64 {
         self.drained_ns(now_ns).saturating_add(self.runs.close(close, at, bytes))
     }

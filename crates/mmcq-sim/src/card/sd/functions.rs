@@ -7,7 +7,7 @@ use super::config::{SdConfig, Spec};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions(pub(super) [u8; 6]);
 
-/// Returns the supported functions of a group at this signalling voltage, one bit each.
+/// Returns the supported functions of a group, one bit each. `is_18`: the signal lines have 1.8 V.
 fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     let modes = config.modes;
     let bits = match (group, is_18) {

@@ -328,8 +328,9 @@ impl SdCard {
         }
     }
 
-    /// Handles a written block that ended on the wire. Returns the data response token; `None` if
-    /// the card sends none.
+    /// Handles a written block that ended on the wire. `crc_ok`: its CRC is right; this counts only
+    /// if the host has switched CRC on. Returns the data response token; `None` if the card sends
+    /// none.
     pub(crate) fn spi_write(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> Option<u8> {
         if self.interface.trouble.locked_up || self.spi.deaf {
             return None;

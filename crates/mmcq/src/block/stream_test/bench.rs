@@ -187,7 +187,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(run)
     }
 
-    /// Reads or writes blocks by one request; returns how long the request took, in ns.
+    /// Reads or writes `blocks` blocks by one request. The data are in the buffer from its block
+    /// `shift` on. Returns how long the request took, in ns.
     async fn moved(
         &mut self,
         direction: Direction,

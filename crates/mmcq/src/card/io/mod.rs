@@ -487,7 +487,7 @@ fn wants_18(bounds: &Bounds) -> bool {
 }
 
 /// Returns the fastest timing that card, host and options allow. `memory`: the memory part of a
-/// combo card.
+/// combo card. `signal18`: the signal lines have 1.8 V. `width`: number of data lines.
 fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),

@@ -9,7 +9,7 @@ use wire::Wire;
 
 pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
-/// Longest time of a command without data. On the wire it takes microseconds, and one or two
+/// Longest time in ns of a command without data. On the wire it takes microseconds, and one or two
 /// milliseconds at 100 kHz, the slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Time that the engine waits beyond the card's limit; only needed if the controller's own timer

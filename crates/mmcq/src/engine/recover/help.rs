@@ -114,7 +114,8 @@ impl Helping {
         self.supervisor
     }
 
-    /// Notes whether there is a supervisor.
+    /// Sets whether the engine has a supervisor (`there`): the future that helps the engine to
+    /// recover.
     #[inline(always)]
     pub fn set_supervisor(&mut self, there: bool) {
         self.supervisor = there;
@@ -178,8 +179,9 @@ impl Helping {
         }
     }
 
-    /// Notes that the supervisor begins the card's rest that the engine has requested. Returns
-    /// false if the engine has not requested it, or the supervisor has not taken the request.
+    /// Records that the supervisor begins to put the card to rest (to stop its clock, or to let it
+    /// sleep), as the engine has requested. Returns false if the engine has not requested it, or
+    /// the supervisor has not taken the request.
     pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
@@ -574,8 +576,9 @@ impl Incident {
         self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
-    /// Allows one more tuning after an initialisation, since the last tuning does not hold for the
-    /// present sampling point. Initialisations are bounded, so tunings are bounded too.
+    /// Allows recovery to tune once more. Called after an initialisation of the card, which makes
+    /// the earlier tuning void. The number of initialisations is limited, so that of tunings is
+    /// limited too.
     fn allow_retune(&mut self) {
         self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;

@@ -224,8 +224,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Continues with a control request (one that is neither a read nor a write) that failed. A
     /// flush (also that of a durable write or erase) is tried again if the card did not understand
     /// it, or took longer than the controller could wait. The errors of the second flush are then
-    /// the result. An erase whose piece only ended late continues. Other control requests get their
-    /// error: it is unknown how far they got.
+    /// the result. An erase is sent in parts: if a part only took longer than its deadline, the
+    /// next one follows. Other control requests get their error: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.lane.awaits_end_of_erase::<N, P>(&self.incident, &self.slots, self.services.memory(), true)
             && self.incident.failed.status() & R1::ERRORS == 0

@@ -198,7 +198,8 @@ impl Incident {
         self.spent & 1 << step as u16 != 0
     }
 
-    /// Takes a step of recovery that may be taken once. Returns false if it was taken before.
+    /// Records that recovery takes this step, which it may take once for each failure. Returns
+    /// false if it was taken before.
     fn spend(&mut self, step: RecoveryStep) -> bool {
         let bit = 1 << step as u16;
         let fresh = self.spent & bit == 0;

@@ -7,8 +7,8 @@ use super::super::timers::Timers;
 use super::{Incident, RecoveryStep};
 use crate::sched::Profile;
 
-/// Time between the first polls of the card's state. The pause doubles after each 16 polls, seven
-/// times in all: it is about a tenth of the wait so far.
+/// Time in ns between the first polls of the card's state. The pause doubles after each 16 polls,
+/// seven times in all: it is about a tenth of the wait so far.
 const STATE_INTERVAL_NS: u32 = 200_000;
 pub(super) const STATE_DOUBLINGS: u32 = 7;
 pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;

@@ -88,9 +88,10 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Returns how poorly this request fits behind the last request of a batch; 0 is the best fit.
-    /// The result is the sum of two penalties. 2: the two requests have different clients. 1: the
-    /// request continues another waiting request of its client, which would stay in the queue.
+    /// Returns how poorly this request fits behind the request `last`, the last one of a batch
+    /// (requests that share a transfer); 0 is the best fit. The result is the sum of two penalties.
+    /// 2: the two requests have different clients. 1: the request continues another waiting request
+    /// of its client, which would stay in the queue.
     #[inline(never)]
     pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;

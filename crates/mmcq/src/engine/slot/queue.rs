@@ -90,8 +90,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// Takes the head, a read or write of these blocks, from the queue: it is sent to the
-    /// controller.
+    /// Removes the head, a read or write, from the queue, since it is sent to the controller.
+    /// `start` is its first block, `end` the block after its last one.
     #[inline(always)]
     pub fn pop(&mut self, head: u8, direction: Direction, start: u64, end: u64) {
         let slot = self.at_mut(head);

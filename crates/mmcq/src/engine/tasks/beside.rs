@@ -100,8 +100,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends the commands that describe the next task (CMD44, CMD45), during the data of another
-    /// task. Choosing the next task overwrites the batch, so afterwards the requests of the task
-    /// whose data are being transferred are put into the batch again.
+    /// task. Choosing the next task overwrites the batch (the requests of one transfer). So
+    /// afterwards the requests of the task whose data are being transferred are put into the batch
+    /// again.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };

@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Handles events of the command queue engine that [`end_driven`](Self::end_driven) has not
     /// handled: ends of tasks, or events of another kind. `done`: the tasks that have ended, bit n
-    /// for task n.
+    /// for task n. Returns false if there was no event.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {

@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles an impossible report of the card about its queue: the engine stops using the card's
-    /// queue.
+    /// queue, for the reason `why`.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
         self.lane.leave_for_good(why);

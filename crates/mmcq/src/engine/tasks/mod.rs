@@ -117,7 +117,7 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Collects the memory of the chosen requests, in order.
+    /// Makes the list of the memory segments of the chosen requests, in the order of the transfer.
     pub fn gather(&mut self, slots: &Slots<N>) {
         let mut left = self.blocks().saturating_mul(BLOCK_BYTES);
         self.no_segments();

@@ -137,7 +137,7 @@ pub(super) struct Bus {
 enum Wait {
     /// No operation is in progress.
     Nothing,
-    /// An earlier register access has ended; only then can this operation begin.
+    /// Waits for the end of an earlier register access, because this operation can begin only then.
     Free { deadline_ns: u64 },
     /// The driver waits for the end of the register access of this step (an entry of the
     /// operation's script).

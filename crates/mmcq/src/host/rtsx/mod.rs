@@ -191,7 +191,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Maps memory that the chip reads; it must be below 4 GiB and aligned to 8 bytes.
+/// Maps `bytes` bytes of memory that the chip reads, and returns their bus address. An error if
+/// they are not all below 4 GiB, or the address is not a multiple of 8.
 fn map_low<D: Dma>(dma: &D, place: NonNull<u8>, bytes: usize) -> Result<u32, DmaError> {
     let bus = dma.map(place, bytes, Direction::Write)?;
     let end = bus.checked_add(bytes as u64);

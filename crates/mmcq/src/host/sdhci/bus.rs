@@ -53,7 +53,8 @@ enum Wait {
     Stable {
         pll: bool,
     },
-    /// The internal clock is stable; then the driver begins the resets, which need it.
+    /// Waits until the internal clock is stable. Then the driver begins the resets in `bits`, which
+    /// need the clock.
     Clocked {
         bits: u8,
         then: u8,

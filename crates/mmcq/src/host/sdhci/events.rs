@@ -115,8 +115,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 }
     }
 
-    /// Reports insertion or removal of the card, card interrupt and re-tuning in `events`. Masks
-    /// each reported event until it can change again, so that a level cannot interrupt for ever.
+    /// Reports in `events` which of these the interrupt status `status` shows: insertion or removal
+    /// of the card, card interrupt, re-tuning. Masks each reported event until it can change again,
+    /// so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {

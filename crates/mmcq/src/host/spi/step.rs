@@ -92,7 +92,8 @@ impl Patience {
         *self = Patience::of(self.limit_ns);
     }
 
-    /// Returns the number of bytes in the next poll; `None` if the card has used up its time.
+    /// Returns the number of bytes that the next poll receives: more and more, up to a largest
+    /// number. `None` if the card has used up its time. `byte_ns`: time in ns of a byte on the bus.
     pub fn look(&mut self, byte_ns: u32) -> Option<usize> {
         let bytes = self.look;
         self.look = bytes.saturating_mul(2).min(LOOK_LONGEST);

@@ -279,8 +279,8 @@ impl Hold {
         self.dull < DULL_MAX
     }
 
-    /// Starts to watch sequential streams: a transfer begins where another ended, or has several
-    /// requests, so there may be a stream.
+    /// Makes [`watches`](Self::watches) true again: the engine learns how fast sequential requests
+    /// follow each other. Called if a transfer begins where another ended, or has several requests.
     pub(crate) fn awake(&mut self) {
         self.dull = 0;
     }
@@ -387,7 +387,8 @@ impl Hold {
         self.told
     }
 
-    /// Notes that the writes of the last transfer are complete.
+    /// Records that the writes of the last transfer are complete. From this time on the engine
+    /// measures how long their client takes to send the next requests.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);

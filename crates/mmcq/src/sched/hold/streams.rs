@@ -124,8 +124,8 @@ pub(super) struct Streams {
     /// Time from the completion of a group of requests until the submitter sends the next request,
     /// as a straight line over the group's size: a submitter may handle all completions first.
     pauses: Costs,
-    /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
-    /// is in progress.
+    /// Time in ns at which the engine sent CMD13 for the status that completes requests; 0: no such
+    /// CMD13 is in progress.
     asked_ns: u64,
     /// How long the read of a status usually takes, in ns.
     ask_ns: u32,
@@ -228,8 +228,9 @@ impl Stream {
         2 * self.gap_ns() + JITTER_NS
     }
 
-    /// Returns when the next request of the stream is overdue. `asked_ns`: time until the
-    /// transferred requests are complete; 0: they are complete.
+    /// Returns the time in ns from which on the next request of the stream counts as overdue.
+    /// `asked_ns`: expected time in ns from `now_ns` until the transferred requests are complete;
+    /// 0: they are complete.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
         let Group { at_ns: done_ns, requests, .. } = self.done;
         let first_ns = self.pause_ns(self.first_ns, requests.into());
@@ -241,8 +242,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Estimates how many requests of the run came before the stream's last completion, from the
-    /// times of the first and the last request.
+    /// Estimates how many requests of `run` (contiguous requests) came before the stream's last
+    /// completion, from the times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -287,8 +288,9 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Learns from further requests of the stream that have come: how long their clients need to
-    /// submit them.
+    /// Learns from further requests of the stream that have come (`run`) how long their clients
+    /// need to submit them. `most_ns`: upper bound for a learned time. `pauses` learns from them
+    /// for all streams.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);

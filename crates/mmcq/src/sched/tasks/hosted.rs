@@ -6,10 +6,10 @@
 
 use crate::host::QueueFault;
 
-/// Shortest time limit of a halt of the command queue engine, which waits for the end of a data
-/// transfer. If a task may take longer than this, its longest time is the limit.
+/// Shortest time limit, in ns, of a halt of the command queue engine, which waits for the end of a
+/// data transfer. If a task may take longer than this, its longest time is the limit.
 pub(crate) const HALT_NS: u64 = 500_000_000;
-/// Time limit for the command queue engine to discard its tasks; no data are transferred.
+/// Time limit in ns for the command queue engine to discard its tasks; no data are transferred.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
 /// After this many reported ends of tasks that the command queue engine did not have, it is not
 /// used any more.

@@ -245,7 +245,7 @@ impl Tasks {
         self.announced.count_ones() + u32::from(self.described != NONE)
     }
 
-    /// Returns whether the card has no task and executes none.
+    /// Returns whether the card's queue is empty: no task is being announced, waits or is executed.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.announced == 0 && self.described == NONE && self.running == NONE
@@ -417,12 +417,12 @@ impl Tasks {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// Notes that CMD13, which reads the ready tasks, was sent during data.
+    /// Records that CMD13 has asked for ready tasks during the present data; it is sent once only.
     pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
 
-    /// Returns when the card is polled for ready tasks, for the first time or again.
+    /// Returns the time in ns of the next poll of the card for ready tasks.
     pub(crate) fn ask_ns(&self) -> u64 {
         self.pace.ask_ns()
     }
@@ -504,8 +504,8 @@ impl Tasks {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
-    /// Returns the time from which on no further task is sent to the card's queue, because the
-    /// oldest one has waited for [`AGE_NS`].
+    /// Returns the time in ns from which on no further task is sent to the card's queue, because
+    /// the oldest one has waited for [`AGE_NS`].
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
@@ -546,7 +546,7 @@ impl Tasks {
         ids(waiting).any(|id| self.members(id).any(|at| at == index))
     }
 
-    /// Takes all tasks back that were not executed, and returns their requests.
+    /// Takes back all tasks that were not executed. Returns their requests, one bit for each slot.
     pub(crate) fn fall_back(&mut self) -> SlotSet {
         let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
         let mut back = 0;

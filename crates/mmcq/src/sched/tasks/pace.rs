@@ -21,8 +21,8 @@ pub(super) struct Pace {
     gap_ns: u32,
     /// Time in ns of the next poll of the card for tasks that are ready.
     ask_ns: u64,
-    /// Time of the last progress: a task became ready or was executed, or the first task was sent
-    /// to the card (CMD44, CMD45).
+    /// Time in ns of the last progress: a task became ready or was executed, or the first task was
+    /// sent to the card (CMD44, CMD45).
     heard_ns: u64,
 }
 

@@ -133,8 +133,8 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 
 // All threads of loom run on one thread of the system, so all of them share these values.
 std::thread_local! {
-    /// The registers of the alarm. Setting them without the engine's lock is a data race, which
-    /// loom finds.
+    /// The register of the alarm: the time in ns at which the alarm fires; inner `None`: no alarm
+    /// is set. Setting it without the engine's lock is a data race, which loom finds.
     static ALARM: RefCell<Option<Arc<Watched<Option<u64>>>>> = const { RefCell::new(None) };
     /// The signal that is raised for an alarm that is due at once.
     pub(super) static RINGS: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };

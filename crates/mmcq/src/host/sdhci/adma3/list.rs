@@ -107,7 +107,8 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
     }
 
     /// Returns the number of the transfer whose ADMA2 descriptors contain `address`, or end at it;
-    /// `None` if there is none. Only the lower halves of addresses are compared.
+    /// `None` if there is none. `bus` is the list's bus address. Only the lower halves of addresses
+    /// are compared.
     pub(super) fn transfer_of(bus: u64, address: u32) -> Option<u8> {
         let from = address.wrapping_sub(Self::transfer_at(bus, 0) as u32) as usize;
         let (place, within) = (from / Self::EACH, from % Self::EACH);

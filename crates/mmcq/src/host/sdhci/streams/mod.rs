@@ -108,7 +108,8 @@ enum Open {
     Ended,
 }
 
-/// What a command that the wrapped driver executes in the ordinary way is for an open transfer.
+/// Meaning, for an open transfer, of a command that the wrapped driver executes in the ordinary
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,

@@ -63,8 +63,9 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
-/// Returns whether SDMA can stop at the end of this segment, because its address and length are
-/// multiples of the smallest boundary. Only then may a transfer that begins with it stay open.
+/// Returns whether SDMA can stop at the end of this segment. Only then may a transfer that begins
+/// with it stay open. Address and length must be multiples of the smallest boundary, and `blocks`,
+/// the blocks of that transfer so far, fewer than the block count with which it is opened.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
