@@ -19,7 +19,7 @@ pub trait Device {
     /// by the CPU; `None` if there is none.
     fn next_event_ns(&self) -> Option<u64>;
 
-    /// Returns the level of the interrupt line.
+    /// Returns whether the interrupt line is asserted.
     fn irq(&self) -> bool;
 }
 

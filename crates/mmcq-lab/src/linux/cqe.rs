@@ -151,7 +151,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Ends a task: gives its memory back, and raises the soft interrupt that completes it.
+    /// Ends a task: gives its memory back, and raises the soft interrupt that completes it. `ok`:
+    /// the task ended without an error.
     fn end(&mut self, sys: &mut System, task: Task, buf: DmaBuf, ok: bool) {
         sys.time.charge(sys.costs.done_ns);
         let task = match task {

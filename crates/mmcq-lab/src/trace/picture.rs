@@ -34,7 +34,9 @@ struct Piece {
     colour: &'static str,
 }
 
-/// Returns the first lines of an SVG file of this size, with the picture's title.
+/// Returns the first lines of an SVG file. `full` and `height`: size of the picture in pixels.
+/// `title`: its title, which begins `left` pixels from the left edge. `font`: size of the other
+/// text in pixels.
 pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \

@@ -102,7 +102,7 @@ impl PowerUp {
         Self { ready_ns: now_ns.saturating_add(Self::RESET_NS), ..Self::on(now_ns) }
     }
 
-    /// Records that the clock started or stopped.
+    /// Records that the card's clock runs (`running`) or is stopped, from `now_ns` on.
     pub(crate) fn clock(&mut self, running: bool, now_ns: u64) {
         self.clocked_ns = if running { self.clocked_ns.or(Some(now_ns)) } else { None };
     }

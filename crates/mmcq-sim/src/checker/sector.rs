@@ -225,8 +225,10 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// Records that a write or erase of this sector succeeded. Returns true if a read that was
-    /// submitted after the request has returned older content, which breaks a promise.
+    /// Records that the write or erase with this number succeeded, as request number `completion`
+    /// in the order of completions. `durable`: its data are already on the medium. Returns true if
+    /// a read that was submitted after the request has returned older content, which breaks a
+    /// promise.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];

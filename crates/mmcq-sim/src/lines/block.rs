@@ -162,8 +162,9 @@ impl Block {
         }
     }
 
-    /// Reports the block to the probe, which observes the lines. The block uses the lines until
-    /// this time. `cut`: an abort command has ended it early.
+    /// Reports the block to the probe, which observes the lines. `now_ns`: the end of the block on
+    /// the lines. `crc_ok`: the CRC of the block is right. `cut`: an abort command has ended the
+    /// block early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

@@ -49,7 +49,8 @@ impl Registers {
         u16::from_le_bytes([self.at(name), self.at(name + 1)])
     }
 
-    /// Returns the 32-bit value of four registers, the lowest byte first.
+    /// Returns the 32-bit value of four registers; `name` is the address of the first, which holds
+    /// the lowest byte.
     pub fn word(&self, name: u16) -> u32 {
         u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
     }

@@ -213,7 +213,9 @@ const fn reach(ocr: Ocr) -> u64 {
     }
 }
 
-/// Sends ACMD41 until the card has powered up.
+/// Sends ACMD41 until the card has powered up, and returns its OCR. `v2`: the card has responded to
+/// CMD8. `inquiry`: the voltages that the card reported before. `s18r`: requests the switch to 1.8
+/// V.
 async fn power_up<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     v2: bool,

@@ -123,8 +123,10 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// Learns from the request after a pause whether keeping the transfer open is right. `went_on`:
-    /// the request continued the transfer. `limit_ns`: longer pauses do not count.
+    /// Learns from the request after a pause whether keeping the transfer open is right.
+    /// `direction`: that of the transfer. `went_on`: the request continued the transfer.
+    /// `arrived_ns`: time in ns at which the request came. A pause longer than `limit_ns` teaches
+    /// nothing.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);

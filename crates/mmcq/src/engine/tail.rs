@@ -286,7 +286,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether the start of the next transfer is delayed for its tail: requests that are
-    /// about to come and would continue it.
+    /// about to come and would continue it. `first`: slot of the transfer's first request.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {

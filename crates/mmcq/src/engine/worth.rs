@@ -20,8 +20,8 @@ use crate::host::Direction;
 pub(super) enum Case {
     /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
-    /// The last request continued the one before it, and the next one is not expected to have come
-    /// yet.
+    /// The last request continued the one before it, and the next request is not late yet (see
+    /// [`Late`](Self::Late)).
     Run,
     /// The next request is late: since the end of the data, four times the usual pause of this run
     /// of contiguous requests has passed.

@@ -51,8 +51,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Sets whether a write that is sent now must be flushed after its status has come. `first`: none
-    /// of its blocks was sent before.
+    /// Sets whether a flush must follow the write in slot `index`, which is sent now, after its
+    /// status has come. `first`: none of the write's blocks was sent before.
     pub fn set_flush_after(&mut self, index: u8, after: bool, first: bool) {
         let bit = 1 << index;
         self.at_mut(index).set_flush_after(after);

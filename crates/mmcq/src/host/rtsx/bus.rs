@@ -142,7 +142,7 @@ enum Wait {
     /// The driver waits for the end of the register access of this step (an entry of the
     /// operation's script).
     Access { act: Act, deadline_ns: u64 },
-    /// The driver is called again. Only then a wait of this many nanoseconds begins. It does not
+    /// A wait of this many nanoseconds, which begins at the next call of the driver. It does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
     /// than the writes.
     Rest(u32),
