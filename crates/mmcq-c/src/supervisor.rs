@@ -105,8 +105,9 @@ impl Supervisor {
         }
     }
 
-    /// Begins to supervise this card, unless a card is supervised already. Called by the thread
-    /// that brought the card up, while no other thread may bring up a card.
+    /// Begins to supervise this card of controller number `host`, unless a card is supervised
+    /// already. Called by the thread that brought the card up, while no other thread may bring up a
+    /// card.
     pub fn begin(&self, stack: &'static Stack, card: Card, host: u32) {
         let Ok(host) = usize::try_from(host) else { return };
         if stack.with(|_| self.state.get() != State::Away) {

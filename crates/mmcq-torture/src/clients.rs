@@ -128,7 +128,9 @@ impl Run<'_> {
         self.bench.take_piece(operation.blocks).map(Some)
     }
 
-    /// Submits an operation as a request to the stack.
+    /// Submits an operation as a request to the stack. `piece`: index of the memory for its data;
+    /// `client`: index of the client that waits for the answer; `events`: number of events of the
+    /// run so far.
     pub(super) fn ask<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,

@@ -129,7 +129,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns the violation of a run in which requests wait for ever.
+/// Returns the violation of a run in which requests wait for ever; `what` says for what the run
+/// waited.
 pub(super) fn hang<B: Platform>(checker: &Checker, machine: &Machine<B>, what: &str) -> Violation {
     let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
     Violation::new(Fault::Hang, text)

@@ -212,8 +212,8 @@ impl Reader {
         self.carve(bytes, bytes)
     }
 
-    /// Gives out a part of the memory. If none is free, it first takes back the buffers of
-    /// abandoned requests.
+    /// Gives out a part of the memory: `bytes` bytes at a multiple of `align`. If no part is free,
+    /// first takes back the buffers of abandoned requests. `None`: there is still none.
     fn carve(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
         let carved = self.memory.carve_aligned(bytes, align).or_else(|| {
             for &claim in &*self.claims.borrow() {

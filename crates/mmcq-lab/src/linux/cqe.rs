@@ -248,8 +248,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.go_on(self.worker, 0, Step::Take);
     }
 
-    /// Completes one finished task in the soft interrupt. Wakes the worker if more requests or a
-    /// flush wait.
+    /// Completes one finished task in the soft interrupt of CPU core `core`. Wakes the worker if
+    /// more requests or a flush wait.
     fn complete(&mut self, sys: &mut System, core: u8) {
         match self.finished.pop_front() {
             Some((Task::Flush(ios), ok)) => {

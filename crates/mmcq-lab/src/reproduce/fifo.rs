@@ -215,8 +215,8 @@ fn androbench(
     Ok(rows)
 }
 
-/// Returns the name of the card with which unmodified Linux ran this case of the experiment; an
-/// empty name stands for the card in the board's file.
+/// Returns the name of the card with which unmodified Linux ran the case `cell` of the experiment.
+/// An empty name stands for the card in the board's file.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }

@@ -68,7 +68,8 @@ const LOADS: [(&str, &str, &str, u32); 8] = [
     ("seq read 64k, depth 8", "read", "64k", 8),
 ];
 
-/// Returns a job file with one thread that has this number of requests under way.
+/// Returns a job file with one thread that has `depth` requests of the size `bs` under way and
+/// transfers `mib` MiB in all. `rw`: kind of the accesses, as in fio.
 fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     let mix = if rw == "randrw" { "rwmixread=70\n" } else { "" };
     format!(

@@ -105,7 +105,8 @@ fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
     out.into_iter().map(named).collect()
 }
 
-/// Draws a box, with the longest text that fits into it or into the space before the next box.
+/// Draws a box at the height `y`, with the longest text that fits into it or into the space before
+/// the next box, which begins at `next_x`; both in pixels.
 fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out: &mut String) {
     let from = axis.x(piece.from_ns);
     let width = (axis.x(piece.to_ns) - from).max(0.6);

@@ -300,8 +300,8 @@ impl Journal {
         }
     }
 
-    /// Removes `bytes` erased bytes from byte address `at` on from the journal: the old content of
-    /// these sectors cannot come back.
+    /// Removes `bytes` erased bytes of this partition, from byte address `at` on, from the journal:
+    /// the old content of these sectors cannot come back.
     fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);
         self.entries

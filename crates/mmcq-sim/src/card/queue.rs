@@ -112,8 +112,8 @@ impl Task {
         Some(self)
     }
 
-    /// Sets the byte address of the task's blocks. A fault may shift the address; a shift beyond
-    /// the card's end has no effect.
+    /// Sets the byte address of the task's blocks to `at`. A fault may shift the address; a shift
+    /// beyond `capacity`, the card's size in bytes, has no effect.
     pub(crate) fn lies_at(self, at: u64, capacity: u64) -> Self {
         let moved = at.saturating_add_signed(i64::from(self.astray) * 512);
         let beyond = moved.saturating_add(u64::from(self.blocks) * 512) > capacity;
@@ -274,6 +274,7 @@ impl Tasks {
     }
 
     /// Ends the data of the task that is being executed, complete or not, and frees its buffer.
+    /// `load_ns`: time in ns in which the flash loads a page.
     pub(crate) fn finish(&mut self, load_ns: u64, now_ns: u64) {
         if self.running.is_some() {
             self.reach(load_ns, now_ns);
@@ -448,8 +449,8 @@ mod tests {
         Task { at, blocks: 8, ..Task::described(u32::from(id) << 16 | u32::from(read) << 30) }
     }
 
-    /// Executes random reads through a queue of this depth as fast as the card allows. Returns the
-    /// mean time of one read in ns.
+    /// Executes `count` random reads through a queue of this depth as fast as the card allows.
+    /// Returns the mean time of one read in ns.
     fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
         let (mut told, mut done, mut now_ns) = (0, 0, 0);
         while done < count {

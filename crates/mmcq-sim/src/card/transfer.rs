@@ -47,7 +47,7 @@ impl Read {
         Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
 
-    /// Begins a CMD17, which reads one block.
+    /// Begins a CMD17, which reads one block of `block` bytes from byte address `at`.
     pub(crate) fn single(at: u64, block: u16, flash: &mut Flash, now_ns: u64) -> Self {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }

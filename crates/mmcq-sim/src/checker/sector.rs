@@ -398,8 +398,8 @@ impl Sector {
         }
     }
 
-    /// Updates the checker's knowledge about complete requests of this sector whose data may have
-    /// been lost. The cause of the update is a read during which the card lost nothing.
+    /// Learns from a read (`look`), during which the card lost nothing and which has returned the
+    /// content `seen`: complete requests of this sector, whose data may have been lost, are judged.
     ///
     /// If the read has returned the data of such a request, these data are on the card until the
     /// next loss. The checker then removes those of these requests that were submitted later,

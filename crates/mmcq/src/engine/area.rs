@@ -89,8 +89,8 @@ impl Area {
         self.doubt
     }
 
-    /// Returns whether block commands certainly reach this partition; false also if the partition
-    /// is not known.
+    /// Returns whether block commands certainly reach the partition with the access bits `access`
+    /// of PARTITION_CONFIG; false also if the partition is not known.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }

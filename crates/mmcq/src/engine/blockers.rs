@@ -168,8 +168,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !DEAD;
     }
 
-    /// Sets how many requests may be in the engine at a time. A supervisor (the future that sends
-    /// the commands for recovery and upkeep) needs one slot more.
+    /// Sets how many requests may be in the engine at a time, to `queue_limit`. If there is a
+    /// supervisor (the future that sends the commands for recovery and upkeep), one more slot is
+    /// used for its requests.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }

@@ -154,8 +154,8 @@ impl BusyTimes {
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// Learns that a poll found the card ready `waited_ns` after the end of the data.
-    /// `first_question`: it was the first poll for this busy.
+    /// Learns that a poll found the card ready `waited_ns` after the end of the data of a write of
+    /// `blocks` blocks. `first_question`: it was the first poll for this busy.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);

@@ -69,7 +69,8 @@ const LATE: u64 = 4;
 impl Run {
     const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
-    /// Notes a request that begins at this block and came in at this time.
+    /// Notes a request that begins at block `lba` and came in at the time `arrived_ns`: whether it
+    /// continues the run, and after which pause.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         self.on = lba == self.next;

@@ -112,7 +112,7 @@ impl Timers {
         self.wake_ns = at_ns;
     }
 
-    /// Makes the next call of the engine come at this time in ns at the latest; an earlier time
+    /// Makes the next call of the engine come at the time `at_ns` at the latest. An earlier time
     /// that is already set stays.
     #[inline(always)]
     pub fn wake_by(&mut self, at_ns: u64) {
@@ -269,8 +269,8 @@ impl Timers {
         waits
     }
 
-    /// Lets the policy keep the controller idle until that time. Returns false if the policy has
-    /// kept it idle for too long.
+    /// Lets the policy keep the controller idle until the time `at_ns`, or until its allowance is
+    /// used up if that comes earlier. Returns false if the allowance is used up already.
     pub fn keep_idle(&mut self, at_ns: u64, now_ns: u64) -> bool {
         if self.idle_ns == 0 {
             self.idle_ns = later(now_ns, IDLE_NS_MAX);
@@ -369,8 +369,8 @@ impl Timers {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets the time at which the engine gives up waiting for work that it has requested from the
-    /// supervisor (help), such as a new initialisation of the card.
+    /// Sets the time `at_ns` at which the engine gives up waiting for work that it has requested
+    /// from the supervisor (help), such as a new initialisation of the card.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;
@@ -389,7 +389,8 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Lets the wait for the supervisor's help end at this time in ns, if it would last longer.
+    /// Sets the end of the wait for the supervisor's help to the time `at_ns`, if the wait would
+    /// last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);

@@ -91,7 +91,7 @@ impl Chance {
 
 impl Pause {
     /// Returns the text of the jobs, each of which gets a [script](Self::script). `global` has the
-    /// options of all jobs.
+    /// options of all jobs, and `rw` the kind of their accesses, as in fio.
     pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
         let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
         let second = match self.beside {

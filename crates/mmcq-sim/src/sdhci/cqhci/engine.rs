@@ -440,7 +440,8 @@ impl Engine {
         }
     }
 
-    /// Handles a response without an error: updates the state of the tasks that it is about.
+    /// Handles a response without an error to the command `job`: updates the state of the tasks
+    /// that the command is about. `content`: the 32 bits of the response.
     pub fn answered(&mut self, job: Job, content: u32, now_ns: u64) {
         match job {
             Job::Announce(slot) => self.work.half = Some(slot),

@@ -66,8 +66,9 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request at the end of the queue that continues a waiting request, or is continued by
-    /// one. From then on no queued request is marked as having no neighbour.
+    /// Puts a request for the blocks from `start` on, before `end`, at the end of the queue. The
+    /// request continues a waiting one, or is continued by one. From then on no queued request is
+    /// marked as having no neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;

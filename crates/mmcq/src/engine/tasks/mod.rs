@@ -431,7 +431,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// Starts the data of a task that is ready.
+    /// Starts the data of the task with the number `id`, which is ready.
     fn execute_task(&mut self, id: u8, now_ns: u64) {
         let phase = self.batch.gather_task(&self.slots, self.lane.tasks(), id);
         let Some(tasks) = self.lane.tasks() else { return };

@@ -131,8 +131,9 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// Reads the words of a tuning block that have arrived, and checks whether the block has ended.
-    /// Returns the result of the tuning command; `None` if its block has not ended.
+    /// Reads the words of a tuning block of `bytes` bytes that have arrived, and checks whether the
+    /// block has ended. Returns the result of the tuning command; `None` if its block has not
+    /// ended.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {

@@ -146,7 +146,7 @@ enum Wait {
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
     /// than the writes.
     Rest(u32),
-    /// A point in time has come; the value is that time in nanoseconds.
+    /// The driver waits until this time in nanoseconds.
     Until(u64),
 }
 

@@ -95,7 +95,7 @@ fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
 
 impl Program {
     /// Makes the sequence of exchanges on the SPI bus that executes a phase (command, data and
-    /// busy).
+    /// busy). `timeout_ns`: longest time that the card may need for the data or the busy.
     pub fn of(
         phase: &Phase,
         card: &mut Card,
