@@ -71,7 +71,7 @@ enum State {
     Away = 0,
     /// The controller has a supervisor's future, and no call polls it now.
     There,
-    /// A call polls the future now.
+    /// A call is polling the future at this moment.
     Polled,
 }
 

@@ -123,7 +123,7 @@ impl Stream {
         ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Returns true with this probability.
+    /// Returns true with the probability `share`, 0 to 1.
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.unit() < share
     }

@@ -71,7 +71,7 @@ enum Kind {
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
-    /// The function `bring_up_io`.
+    /// The function `bring_up_io`, for a card with I/O functions.
     Io,
     /// The function `supervise`, which notices that the card was removed, and brings it up after it
     /// is inserted again.

@@ -197,7 +197,7 @@ pub struct Case {
     /// events of each [`Point`] there were ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
-    /// what happens.
+    /// what happens; `None`: nothing happens to it.
     pub visit: Option<(u64, Visit)>,
     /// Events at which the program does something with the whole stack, such as suspending it, in
     /// order.

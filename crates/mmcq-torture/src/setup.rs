@@ -14,7 +14,7 @@ pub enum BusyBy {
     Interrupt,
     /// The host polls the level of DAT0.
     Level,
-    /// The host polls the card's status.
+    /// The host polls the card's status (CMD13) until the card is no longer busy.
     Status,
 }
 

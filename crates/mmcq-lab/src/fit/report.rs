@@ -61,7 +61,7 @@ impl Value {
     }
 
     /// Returns the ends of the 95 % interval as the fit computed them, even if they are beyond the
-    /// bounds of the value.
+    /// bounds of the value; `None`: the jobs do not determine the value.
     pub(super) fn unbounded(&self) -> Option<[f64; 2]> {
         self.unbounded
     }

@@ -89,11 +89,12 @@ struct Keeper {
     moving: Option<Moving>,
     /// Whether the next data command is packed, so that its blocks are those of several places.
     packed: bool,
-    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction.
+    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction. `None`:
+    /// no CMD44 has come since the last CMD45.
     task: Option<(u64, Direction)>,
 }
 
-/// A transfer on the DAT lines.
+/// The transfer that is on the DAT lines now.
 struct Moving {
     direction: Direction,
     /// Time in ns at which the transfer's command began.

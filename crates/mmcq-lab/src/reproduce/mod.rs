@@ -32,7 +32,7 @@ pub struct Row {
     pub setting: String,
     /// Unit of the row's numbers.
     pub unit: String,
-    /// Published value, if there is one.
+    /// Published value; `None`: nothing was published for this row.
     pub published: Option<f64>,
     /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,

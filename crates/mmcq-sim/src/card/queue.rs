@@ -137,7 +137,8 @@ pub(crate) struct Tasks {
     in_order: bool,
     /// Tasks in the queue, in the order of arrival.
     queued: Vec<Queued>,
-    /// Task that the last CMD44 has described; the CMD45 with its address has not come yet.
+    /// Task that the last CMD44 has described; the CMD45 with its address has not come yet. `None`:
+    /// there is no such task.
     described: Option<Task>,
     running: Option<Task>,
     /// Time in ns until which each flash unit reads.
@@ -151,7 +152,7 @@ pub(crate) struct Tasks {
     /// back.
     victim: Option<u64>,
     /// Error bits of a queued write that the card has not reported yet, and the time in ns at which
-    /// it reports them.
+    /// it reports them; `None`: there are none.
     late: Option<(u64, u32)>,
     /// Total time in ns in which the queue held tasks and the host could execute none.
     fetching_ns: u64,

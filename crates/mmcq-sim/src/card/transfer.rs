@@ -155,7 +155,7 @@ pub(crate) struct Write {
     pub(crate) block: u16,
     /// Number of blocks left to receive; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Number of received blocks.
+    /// Number of blocks of this write that the card has received so far.
     taken: u32,
     /// Number of blocks at the start of the write that are stored without an error.
     pub(crate) stored: u32,

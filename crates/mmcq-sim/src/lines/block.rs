@@ -23,7 +23,7 @@ pub(crate) struct Block {
     /// Bytes of the block on the lines.
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// Fault that strikes the block.
+    /// Fault that strikes the block; `None`: no fault.
     pub strike: Option<Strike>,
     /// Clock edge at which the lines were last in use.
     pub beat: Option<Beat>,

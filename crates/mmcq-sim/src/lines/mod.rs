@@ -45,8 +45,9 @@ impl Slot {
         reply
     }
 
-    /// Gives a block of data to the card, if the card expects data, and returns the card's reply. A
-    /// block of the wrong length counts as one with a wrong CRC.
+    /// Gives a block of data to the card, if the card expects data, and returns the card's reply;
+    /// `None`: the card expects none. `flow`: what the card expects; `crc_ok`: the CRC of the block
+    /// is right. A block of the wrong length counts as one with a wrong CRC.
     pub fn give_block(
         &mut self,
         flow: Option<Flow>,

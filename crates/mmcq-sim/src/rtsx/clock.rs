@@ -18,7 +18,7 @@ pub(super) struct Clock {
     phases: [Option<u8>; 2],
     /// Whether the pads signal at 1.8 V.
     at_18v: bool,
-    /// Time in ns at which the weak power switch was turned on.
+    /// Time in ns at which the weak power switch was turned on; `None`: it is off.
     partial_since_ns: Option<u64>,
 }
 

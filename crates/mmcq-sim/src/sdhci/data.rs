@@ -63,7 +63,7 @@ pub(super) struct DatLines {
     /// Whether a fault struck a block of the tuning procedure. Then the procedure finds no sampling
     /// point.
     pub(super) tuning_struck: bool,
-    /// Fault that strikes the present block.
+    /// Fault that strikes the present block; `None`: no fault.
     pub(super) strike: Option<Strike>,
     /// Data that the card's reply to the command announced.
     pub(super) flow: Option<Flow>,

@@ -134,9 +134,10 @@ pub struct SpiSlot {
     clocks: u32,
     shift: Shift,
     front: Front,
-    /// Byte that the card still sends on DO after chip select went high.
+    /// Byte that the card still sends on DO after chip select went high; `None`: it sends nothing
+    /// more.
     last: Option<u8>,
-    /// Fault: level at which DO is stuck.
+    /// Fault: level (0x00 or 0xff) at which DO is stuck; `None`: no fault.
     stuck: Option<u8>,
     /// Fault: whether the card sends nothing until power-off.
     mute: bool,

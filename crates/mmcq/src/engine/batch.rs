@@ -271,7 +271,8 @@ impl<const N: usize> Batch<N> {
     /// Finds a request of the set `left` that begins where the transfer ends, or ends where the
     /// transfer begins, and that may join the transfer. If there are several, returns the one for
     /// which [`Slots::apart`] returns the least: it prefers requests of the client that sent the
-    /// transfer's last request.
+    /// transfer's last request. `None`: there is no such request. `head`: the oldest request of the
+    /// transfer; `taken`: all requests of the transfer.
     fn neighbour(
         &self,
         slots: &Slots<N>,

@@ -83,8 +83,8 @@ impl Busy {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns the length of the present busy: it came after `blocks` written blocks, and was found
-    /// over at `now_ns`.
+    /// Updates the learned busy time for writes of `blocks` blocks by the present busy, which was
+    /// found over at `now_ns`.
     #[inline(always)]
     pub fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);

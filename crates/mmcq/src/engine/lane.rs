@@ -41,7 +41,8 @@ pub(super) struct Lane<E, T> {
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
-    /// State of polling a busy card.
+    /// When the present busy of the card began, how often the card was polled, and what was learned
+    /// about busy times.
     busy: Busy,
     /// The transfer that is kept open on the card for a following request, and what is known about
     /// sequences of consecutive requests.

@@ -11,7 +11,7 @@ pub(super) struct Open {
     pub direction: Direction,
     /// The block at which a request would continue the transfer.
     pub next: u64,
-    /// When the first write of this transfer was completed; `None`: no write was.
+    /// Time in ns at which the first write of this transfer was completed; `None`: no write was.
     pub told_ns: Option<u64>,
     /// Number of blocks that are left of the count in CMD23; 0: no CMD23 was sent.
     pub counted: u32,
@@ -179,7 +179,7 @@ pub(super) struct Streams {
     /// its data are over.
     began_ns: Option<u64>,
     /// The transfer that is being ended now (CMD12 or stop token, and busy): its direction, and the
-    /// time in ns at which that began.
+    /// time in ns at which that began. `None`: no transfer is being ended.
     ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,

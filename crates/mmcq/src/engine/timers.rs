@@ -32,8 +32,8 @@ pub(super) struct Timers {
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
-    /// When the card is polled next for a function that requests attention, on a host without a
-    /// card interrupt.
+    /// Time in ns at which the card is polled next for a function that requests attention, on a
+    /// host without a card interrupt.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
@@ -56,7 +56,7 @@ pub(super) struct Timers {
     /// When the engine stops waiting for the supervisor, which it has asked for help with a
     /// failure.
     help_ns: u64,
-    /// Time from which the card's presence (inserted, or removed) counts as stable.
+    /// Time in ns from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
     /// When the card's power may be switched off and on again.
     cycle_ns: u64,

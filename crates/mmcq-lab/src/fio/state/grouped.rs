@@ -20,7 +20,7 @@ pub(super) struct Groups {
     submitting: bool,
     /// Number of queued transfers that the statistics of the queue depth do not count yet.
     uncounted: u32,
-    /// Flush that must wait, since transfers were queued before it.
+    /// Flush that must wait, since transfers were queued before it; `None`: no flush waits.
     postponed: Option<Sync>,
     ended: VecDeque<Ended>,
     /// Whether the worker sleeps until completions come, so that it collects them as they come.

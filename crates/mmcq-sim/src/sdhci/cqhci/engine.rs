@@ -92,7 +92,8 @@ struct Progress {
     plain: u32,
     /// Slots whose task the card has reported as ready, one bit each.
     ready: u32,
-    /// Slot whose CMD44 got its response, and whose CMD45 comes next.
+    /// Slot whose CMD44 got its response, and whose CMD45 comes next; `None`: there is no such
+    /// slot.
     half: Option<u8>,
     /// The command that is on the CMD line.
     sending: Option<Job>,

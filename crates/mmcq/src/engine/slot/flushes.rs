@@ -97,7 +97,8 @@ impl<const N: usize> Slots<N> {
         bits(self.settling).any(settles) || self.awaiting_flush().is_some()
     }
 
-    /// Returns the first queued write that is in the card's cache and waits for a flush.
+    /// Returns the slot of the first queued write that is in the card's cache and waits for a
+    /// flush; `None`: there is none.
     pub fn awaiting_flush(&self) -> Option<u8> {
         self.queue().find(|&at| self.at(at).awaits_flush())
     }

@@ -259,7 +259,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Fault { cause, stage, response }
     }
 
-    /// Transfers words while the FIFO has words or space; true if at least one word was
+    /// Transfers words while the FIFO has words or space; returns true if at least one word was
     /// transferred.
     fn move_words(&mut self, active: &mut Active, direction: Direction, segments: &[Segment]) -> bool {
         let before = active.left_bytes;

@@ -116,7 +116,7 @@ const fn mask_of(word: u32) -> u8 {
 pub(super) struct Bus {
     script: Script,
     wait: Wait,
-    /// Mode bits of SD_CFG1.
+    /// Mode bits of the register SD_CFG1 for the present bus timing.
     mode: u8,
     /// Bus width bits of SD_CFG1.
     width: u8,

@@ -57,7 +57,7 @@ pub struct SharedHalPort<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> 
     clock: F,
     hz: u32,
     selected: bool,
-    /// The exchange that waits for a lease of the bus.
+    /// The exchange that waits for a lease of the bus; `None`: no exchange waits.
     waiting: Option<Exchange>,
     failed: bool,
 }

@@ -104,7 +104,7 @@ enum Open {
     /// A write that only the card keeps open. For the controller each of its parts, a command with
     /// its data, is a complete transfer.
     Carrier,
-    /// The transfer cannot be continued.
+    /// The transfer cannot be continued: it has ended, or the controller has stopped it.
     Ended,
 }
 
