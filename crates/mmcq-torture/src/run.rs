@@ -140,7 +140,8 @@ pub(super) struct Run<'r> {
     pub away: Option<Checker>,
     /// Whether the checker in use is that of the card which replaced the first.
     pub is_stranger: bool,
-    /// Number of the event at which the first card comes back; `None`: it does not come back.
+    /// Number of the event at which the first card comes back; `None`: the first card is in the
+    /// slot, or does not come back.
     pub back_at: Option<u64>,
     /// Whether the first card is in the slot again, and the other one out of it.
     pub is_back: bool,

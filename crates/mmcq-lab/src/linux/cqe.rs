@@ -114,7 +114,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
     }
 
     /// Ends a turn of the worker in which it can send nothing. If the worker was woken during its
-    /// turn, it looks for work again; otherwise it sleeps.
+    /// turn, it asks the scheduler for work again; otherwise it sleeps.
     fn rest(&mut self, sys: &mut System) {
         if std::mem::take(&mut self.kicked) {
             sys.go_on(self.worker, 0, Step::Take);

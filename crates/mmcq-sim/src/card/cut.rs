@@ -123,7 +123,8 @@ const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. If more are written, the oldest sectors count as being
 /// in the flash: no power cut loses them.
 const LONGEST: usize = 1 << 17;
-/// Largest number of sectors of an erase that a power cut may undo.
+/// Largest number of sectors of an erase that a power cut may undo. A longer erase counts as done
+/// in the flash at once.
 const LONGEST_ERASE: u64 = 1 << 14;
 /// Largest number of unused sector buffers that are stored for reuse.
 const SPARE: usize = 1 << 15;

@@ -493,7 +493,7 @@ impl Sector {
     }
 
     /// Records that a read has returned the content of the entry with index `at`, so this content
-    /// is on the card.
+    /// is on the card. `seen`: the content; `look`: facts about the read.
     fn show(&mut self, at: usize, look: Look, seen: Seen) {
         let entry = &mut self.entries[at];
         let erased = entry.wanted == Wanted::Discarded;

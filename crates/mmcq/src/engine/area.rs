@@ -26,7 +26,8 @@ enum At {
     User,
     /// The card is certainly in the partition with these access bits.
     In(u8),
-    /// Not known: a switch to another partition has begun, and its end has not been seen.
+    /// Not known: a switch to another partition has begun, and no status of the card has shown its
+    /// end.
     Unknown,
 }
 

@@ -226,8 +226,8 @@ impl Erasing {
     }
 }
 
-/// Shortest time limit of an erase, before recovery takes over: the limit catches a dead card, not
-/// a slow one.
+/// Shortest time limit of an erase, in ns, before recovery takes over: the limit is for a card that
+/// does not end its busy any more, not for a slow one.
 const LIMIT_NS_MIN: u64 = 1_000_000_000;
 /// Longest time limit of an erase, however much the card declares.
 const LIMIT_NS_MAX: u64 = 60_000_000_000;

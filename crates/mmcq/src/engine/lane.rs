@@ -144,7 +144,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.note_free();
     }
 
-    /// Notes that the bus may be free, so that the engine looks for the next request to start.
+    /// Notes that the bus may be free: the engine's loop then checks which request can start next.
     #[inline(always)]
     pub fn note_free(&mut self) {
         self.news = true;

@@ -49,8 +49,9 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether sequential streams are watched, that is, clients whose requests continue
-    /// each other. `queued`: the card's queue is on; then nothing is watched.
+    /// Returns whether the engine records the requests of sequential streams (clients whose
+    /// requests continue each other), to predict their next requests. `queued`: the card's queue is
+    /// on; then nothing is recorded.
     #[inline(always)]
     pub fn watches(&self, queued: bool) -> bool {
         !queued && self.tails().is_some_and(|hold| hold.watches())

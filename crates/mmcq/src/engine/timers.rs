@@ -10,7 +10,7 @@ use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
 /// A deadline that is not set.
 pub(super) const NEVER: u64 = u64::MAX;
-/// Longest time that a policy may keep the controller idle.
+/// Longest time in ns for which a policy may keep the controller idle in a row.
 const IDLE_NS_MAX: u64 = 20_000_000;
 
 /// Returns the moment `ns` after `at_ns`, at most the largest `u64`. Cores of 32 bits have one copy

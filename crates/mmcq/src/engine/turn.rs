@@ -168,9 +168,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Notes that the host has seen a card come or go. Requests for the previous card end at once.
-    /// When the card slot has been stable for 50 ms, the engine reports to the supervisor what is
-    /// in it.
+    /// Notes that the host reports a card as inserted or removed. Requests for the previous card
+    /// end at once. When the card slot has been stable for 50 ms, the engine reports to the
+    /// supervisor what is in it.
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         self.note_presence(now_ns);

@@ -36,7 +36,7 @@ impl Groups {
 
 impl JobState {
     /// Returns whether the worker collects completions by calls of its own. A worker that plays a
-    /// script hears of each completion at once.
+    /// script does not: it gets each completion at once.
     pub(super) fn has_groups(&self) -> bool {
         self.player.is_none() && self.job.is_collecting()
     }

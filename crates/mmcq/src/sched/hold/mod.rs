@@ -91,7 +91,8 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time in ns at which the transfer starts, even if more requests are still expected.
+    /// Latest time in ns at which the delayed transfer starts, even if more requests are still
+    /// expected.
     last_ns: u64,
     /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
