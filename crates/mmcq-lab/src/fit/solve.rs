@@ -89,11 +89,7 @@ impl Solution {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
 
-    /// Returns whether this solution agrees better with the figures than the other one.
-    ///
-    /// Both costs are computed in units of the same standard deviation: that of the solution with
-    /// the smaller residuals. If each were in units of its own deviation, a solution with large
-    /// residuals would cost no more than one with small residuals.
+    /// Returns whether this solution agrees better with the measured figures than `other`.
     pub fn is_better(&self, other: &Solution) -> bool {
         let scale = self.robust.min(other.robust);
         self.cost(scale) < other.cost(scale)

@@ -16,7 +16,7 @@ use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Boards of the experiment; each has its own tables.
+/// Boards on which the experiment about command queues runs; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
 /// Name of the card on the fourth of [`BOARDS`]. The card supports packed commands.

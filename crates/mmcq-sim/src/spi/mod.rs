@@ -141,8 +141,8 @@ pub struct SpiSlot {
     stuck: Option<u8>,
     /// Fault: whether the card sends nothing until power-off.
     mute: bool,
-    /// Whether chip select went high and the card has not yet been told, since it needs a clock for
-    /// that.
+    /// Whether chip select went high and the card has not reacted to that yet, because it needs a
+    /// clock for it.
     unseen: bool,
     /// Whether the last byte that was sent while chip select was high, to another device, was not
     /// FFh.
