@@ -105,8 +105,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
-    /// `Some(None)`: the operation has no data.
+    /// Takes memory of the bench for the data of an operation, and returns its index. `None`:
+    /// dropped requests still own all memory. `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,

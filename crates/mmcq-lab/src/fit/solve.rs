@@ -308,8 +308,8 @@ impl Problem<'_> {
 const EXPECTED: f64 = 4.0;
 
 /// Returns the information matrix of figures whose derivatives are the rows of `jacobian`, each
-/// with its weight. `scale`: standard deviation of a figure of weight 1. Its inverse is the
-/// covariance of the values.
+/// with its weight in `weights`. `scale`: standard deviation of a figure of weight 1. The inverse
+/// of the matrix is the covariance of the values.
 pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMatrix<f64> {
     let count = jacobian.ncols();
     DMatrix::from_fn(count, count, |a, b| {

@@ -119,8 +119,8 @@ struct BusyTimes {
 const CLASSES: usize = 11;
 /// Shortest time between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// Divisor: the first interval between polls is the time waited so far divided by this. Each
-/// further interval is twice as long.
+/// Divisor of a time: the first interval between polls is the time waited so far, divided by this
+/// number. Each further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;

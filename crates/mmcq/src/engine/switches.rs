@@ -123,9 +123,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.bus.host_mut().card_irq(true);
     }
 
-    /// On a host [without a card interrupt](Host::CARD_IRQ): sets when the card's pending
-    /// interrupts are polled next. The last poll has been handled. At this time the engine has the
-    /// [waker](Self::set_card_irq_waker) woken, as if an interrupt had come.
+    /// On a host [without a card interrupt](Host::CARD_IRQ): sets the time `at_ns` at which the
+    /// card's pending interrupts are polled next. The [waker](Self::set_card_irq_waker) is called
+    /// at that time, as if an interrupt had come. Called when the last poll has been handled.
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);

@@ -184,8 +184,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Ends a request whose lent memory goes out of scope. It ends as soon as the controller does
-    /// not use the memory any more, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope. The request ends as soon as the
+    /// controller does not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);

@@ -297,13 +297,13 @@ impl Engine {
     }
 
     /// Handles a reset of the CMD circuit. If a command of the engine was on the line, the engine
-    /// sends no further command until the driver has halted and resumed it.
+    /// sends no further command until the driver has halted and resumed the engine.
     pub fn line_was_reset(&mut self) {
         self.work.stopped |= self.work.sending.take().is_some();
     }
 
     /// Handles a reset or an error of the DAT circuit. If data of a task were on the lines, the
-    /// engine sends no further command until the driver has halted and resumed it.
+    /// engine sends no further command until the driver has halted and resumed the engine.
     pub fn data_were_cut(&mut self) {
         self.work.stopped |= self.work.moving.take().is_some();
     }
