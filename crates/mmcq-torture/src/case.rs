@@ -373,8 +373,8 @@ impl Case {
         self.setup.refuses != Refuses::Nothing || matches!(self.visit, Some((_, Visit::Protect(_))))
     }
 
-    /// Draws which faults can strike, each with its own probability. One case in five has no
-    /// faults.
+    /// Draws which faults can strike, each with its own probability; `faults` is the mean of these
+    /// probabilities. One case in five has no faults.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;

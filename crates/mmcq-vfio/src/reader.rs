@@ -38,7 +38,8 @@ const DESCRIPTORS: usize = 64;
 const QUIET: Duration = Duration::from_secs(1);
 /// Longest time that a future may go on after its card has gone.
 const LEAVE: Duration = Duration::from_secs(5);
-/// Largest interval between two polls of the stack while a future goes on after its card has gone.
+/// Largest interval between two polls of the stack while a future still runs although its card was
+/// removed.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Largest number of events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;

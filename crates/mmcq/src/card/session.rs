@@ -343,8 +343,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Returns whether CMD13 is sent again after this failure: the bus has lost or damaged the
-    /// response, at most [`MISSED_MAX`] times. `missed`: the number of such responses so far.
+    /// Returns true if CMD13 must be sent again after this failure: the bus has lost or damaged the
+    /// response, and this has happened at most [`MISSED_MAX`] times. `missed` counts these
+    /// responses.
     #[inline(never)]
     pub fn asks_again(&self, missed: &mut u8) -> bool {
         *missed = missed.saturating_add(1);

@@ -16,7 +16,7 @@ use crate::spec::response::{R1, Response};
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
-/// Bytes within which a card must respond [SD 7.5.1, N_CR], after those of the command's exchange.
+/// Number of bytes after the command's exchange within which a card must respond [SD 7.5.1, N_CR].
 const ANSWER_LATE: usize = 8;
 /// Largest number of tries of CMD0 before its wrong response becomes a failure; also the largest
 /// number of tries of CMD59.
