@@ -24,7 +24,9 @@ impl Run<'_> {
     }
 
     /// Waits until the engine is idle. Called after all operations are answered and before the
-    /// power is cut. Then no DMA mapping may be left except the driver's tables.
+    /// power is cut. `drops`: a client may have dropped the future of a request, so that requests
+    /// may still be in work when this is called. At the end no DMA mapping may be left except the
+    /// driver's tables.
     pub(super) fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,

@@ -108,7 +108,7 @@ pub enum Unused {
 pub enum Refuses {
     /// The card refuses no writes.
     Nothing,
-    /// The card refuses all writes after it has written one mebibyte, which is the end of its life.
+    /// The card refuses all writes after it has written one mebibyte: it is worn out then.
     Worn,
     /// The card refuses writes to the mebibyte in the middle of the sectors that the case uses.
     Middle,
