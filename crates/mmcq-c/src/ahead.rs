@@ -34,8 +34,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory for DMA. Returns `None` if the platform has no functions for that, or if the
-    /// driver itself maps the memory with the lock held (`MMCQ_QUICK_MAP`).
+    /// Maps `bytes` bytes at `ptr` for DMA. Returns `None` if the platform has no functions for
+    /// that, or if the driver itself maps the memory with the lock held (`MMCQ_QUICK_MAP`).
     pub fn new(
         platform: &mmcq_platform,
         ptr: NonNull<u8>,
@@ -49,7 +49,8 @@ impl Mapping {
         Some(bus.map(|bus| Mapping::of(ptr, bytes, direction, bus)))
     }
 
-    /// Makes the entry for a mapping that the driver has made.
+    /// Makes the entry for a mapping that the driver has made: `bytes` bytes at `ptr`, with the bus
+    /// address `bus`.
     pub fn of(ptr: NonNull<u8>, bytes: usize, direction: Direction, bus: u64) -> Self {
         Mapping { ptr, bytes, to_card: (direction == Direction::Write).into(), bus }
     }

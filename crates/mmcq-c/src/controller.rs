@@ -81,7 +81,8 @@ unsafe fn complete(platform: *const mmcq_platform) -> Option<mmcq_platform> {
     unsafe { supplied(platform) }.filter(mmcq_platform::is_complete)
 }
 
-/// Returns the number of data lines that C's number stands for; 0 stands for four.
+/// Returns the number of data lines that `lines`, a member of a C structure, stands for (0 stands
+/// for four); `None`: there is no such number of lines.
 #[cfg(any(feature = "usdhc", feature = "stm32-sdmmc"))]
 fn width(lines: u8) -> Option<mmcq::host::Width> {
     use mmcq::host::Width;

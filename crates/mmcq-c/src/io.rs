@@ -74,8 +74,9 @@ pub(crate) fn functions(host: u32) -> Option<&'static Functions> {
 }
 
 impl Functions {
-    /// Makes the handles for the functions of a card. The caller must not hold the stack's lock,
-    /// because a handle takes this lock when it is made.
+    /// Makes the handles for the functions of a card. `found_by`: number of the bring-up that has
+    /// found the card. The caller must not hold the stack's lock, because a handle takes this lock
+    /// when it is made.
     fn put(&self, card: &IoCard, stack: &'static Stack, found_by: u32) {
         // From here on no call puts a handle of the earlier card back.
         stack.with(|_| self.found_by.set(0));

@@ -157,8 +157,8 @@ impl mmcq_platform {
         self.cache_line.max(1)
     }
 
-    /// Maps memory for DMA, and returns its bus address; `None` if the platform has no functions
-    /// for that.
+    /// Maps the `len` bytes at `ptr` for DMA, and returns its bus address; `None` if the platform
+    /// has no functions for that.
     pub(crate) fn map_memory(
         &self,
         ptr: NonNull<u8>,

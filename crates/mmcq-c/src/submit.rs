@@ -122,8 +122,8 @@ impl Waiting {
         self.io_calls.set(self.io_calls.get().saturating_sub(1));
     }
 
-    /// Refuses new calls of I/O functions from now on, or accepts them again. Called while the lock
-    /// is held.
+    /// Refuses new calls of I/O functions from now on (`is_closed`), or accepts them again. Called
+    /// while the lock is held.
     pub fn close_io(&self, is_closed: bool) {
         self.io_is_closed.set(is_closed);
     }

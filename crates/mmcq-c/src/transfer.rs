@@ -83,7 +83,7 @@ struct Owner {
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum State {
-    /// The entry has no future.
+    /// The entry is free: no transfer of an I/O function uses it.
     Free = 0,
     /// A call is placing a future in the entry.
     Taken = 1,

@@ -53,7 +53,7 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.with(async |region| region.read_at(offset, bytes).await)
     }
 
-    /// Writes from byte `offset` on.
+    /// Writes `bytes` from byte `offset` of the region on.
     ///
     /// # Errors
     /// The errors of [`Region::write_at`].

@@ -102,8 +102,8 @@ pub unsafe extern "C" fn mmcq_sim_new(
     }
 }
 
-/// Writes a line and a zero byte into the caller's buffer. Cuts the line off if the buffer is too
-/// small.
+/// Writes the line `why` and a zero byte into the caller's buffer `error`. Cuts the line off if the
+/// buffer is too small.
 ///
 /// # Safety
 /// `error` is null or has room for `error_bytes`.
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn mmcq_sim_free(sim: *mut mmcq_sim) -> c_int {
     c_int::from(!whole)
 }
 
-/// Reads a register of 1, 2 or 4 bytes at the time `now_ns`.
+/// Reads the register at `offset`, of 1, 2 or 4 bytes, at the time `now_ns`.
 ///
 /// # Safety
 /// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.

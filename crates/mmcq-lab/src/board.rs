@@ -72,7 +72,7 @@ pub enum BoardError {
     /// The card's file cannot be read.
     #[error("card {name}: cannot be read: {source}")]
     CardFile {
-        /// Path of the card's file.
+        /// Name or path of the card's file, as the user gave it.
         name: String,
         /// Error of the operating system.
         source: std::io::Error,

@@ -16,9 +16,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Runs the load of `scene` without the change at `index`, and returns the figures of that run.
-    /// `load` loads the run with the changes that it is given. `None`: without the change, the run
-    /// is not possible.
+    /// Repeats the run of `scene` without the change at `index`, and returns the figures of that
+    /// run. `load` makes the load of a run from a list of changes. `None`: without the change, the
+    /// run is not possible.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,

@@ -41,8 +41,8 @@ impl<'a> Told<'a> {
         rows
     }
 
-    /// Returns rows for the settings, with what a user of the card's I/O function notices: rate,
-    /// latencies, wake-ups, and the idle share of the CPU.
+    /// Returns rows for the settings, with the figures that a user of the card's I/O function can
+    /// measure: rate, latencies, wake-ups, and the idle share of the CPU.
     pub fn rows(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let o = &seen.outcome;

@@ -383,7 +383,9 @@ impl Platform {
     }
 }
 
-/// Returns the table of a platform, merged over the table of the platform that it extends.
+/// Returns the table of the platform `name`, merged over the table of the platform that it extends.
+/// `beside`: folder from which the path of a file counts; `depth`: number of platforms that extend
+/// this one, to end an endless chain.
 fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, PlatformError> {
     if depth >= DEPTH_MAX {
         return Err(PlatformError::new(format!(

@@ -26,7 +26,7 @@ pub enum Step {
     Admit,
     /// The worker has prepared the taken request (built its commands and mapped its memory).
     Prepared,
-    /// The worker has noticed the end of the previous transfer.
+    /// The worker was informed of the end of the previous transfer.
     Finished,
     /// The card's response to a status poll (CMD13) has arrived.
     Polled,

@@ -401,7 +401,8 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Resumes a core after the action that [`Cpu::event`] returned, which took until `end_ns`.
+    /// Resumes a core after the action that [`Cpu::event`] returned. The action lasted from
+    /// `from_ns` to `end_ns`. Events of the core are added to `queue`.
     pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
         self.counts.busy_ns += end_ns - from_ns;
         // An interrupt waits for the end of an action only on the same core, so the choice of cores

@@ -386,8 +386,8 @@ pub trait Controller: Core + Device {
         card
     }
 
-    /// Switches the card's power off or on, independently of the controller. The controller does
-    /// not report the change.
+    /// Switches the card's power on (`on`) or off, independently of the controller. The controller
+    /// does not report the change.
     fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();

@@ -19,7 +19,7 @@ pub trait Device {
     /// by the CPU; `None` if there is none.
     fn next_event_ns(&self) -> Option<u64>;
 
-    /// Returns the level of the interrupt line.
+    /// Returns whether the interrupt line is asserted.
     fn irq(&self) -> bool;
 }
 
@@ -123,7 +123,7 @@ impl Stream {
         ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Returns true with this probability.
+    /// Returns true with the probability `share`, 0 to 1.
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.unit() < share
     }

@@ -19,13 +19,14 @@ use mmcq_sim::faults::{Point, Shot, Strike};
 /// Names of the campaigns, in the order of [`CAMPAIGNS`].
 pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
-/// Type of a campaign in this file. It takes the number of threads and a callback for its progress.
+/// Type of an aimed campaign: a function that takes the number of threads and a callback for its
+/// progress, and returns what it has counted.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
-/// All campaigns of this file, which aim at situations that random faults seldom cause.
+/// All aimed campaigns, each of which causes one situation that random faults seldom cause.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
-/// Executes all campaigns of this file, one after the other.
+/// Executes all aimed campaigns ([`CAMPAIGNS`]), one after the other. `jobs`: number of threads.
 pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let mut total = Score::default();
     for campaign in CAMPAIGNS {

@@ -71,7 +71,7 @@ enum Kind {
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
-    /// The function `bring_up_io`.
+    /// The function `bring_up_io`, for a card with I/O functions.
     Io,
     /// The function `supervise`, which notices that the card was removed, and brings it up after it
     /// is inserted again.
@@ -349,8 +349,9 @@ fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     Ok(Box::new(io.build().0.with_memory(memory)))
 }
 
-/// Executes one bring-up with these faults. With `again`, executes a second bring-up if the first
-/// has found no card.
+/// Executes one bring-up of the card in this slot, with the faults of `plan`. With `again`,
+/// executes a second bring-up if the first has found no card. Returns how the last one ended, and
+/// the faults with their counters.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);

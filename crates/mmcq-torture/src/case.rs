@@ -197,7 +197,7 @@ pub struct Case {
     /// events of each [`Point`] there were ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
-    /// what happens.
+    /// what happens; `None`: nothing happens to it.
     pub visit: Option<(u64, Visit)>,
     /// Events at which the program does something with the whole stack, such as suspending it, in
     /// order.
@@ -373,8 +373,8 @@ impl Case {
         self.setup.refuses != Refuses::Nothing || matches!(self.visit, Some((_, Visit::Protect(_))))
     }
 
-    /// Draws which faults can strike, each with its own probability. One case in five has no
-    /// faults.
+    /// Draws which faults can strike, each with its own probability; `faults` is the mean of these
+    /// probabilities. One case in five has no faults.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;

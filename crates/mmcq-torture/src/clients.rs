@@ -105,8 +105,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
-    /// `Some(None)`: the operation has no data.
+    /// Takes memory of the bench for the data of an operation, and returns its index. `None`:
+    /// dropped requests still own all memory. `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
@@ -128,7 +128,9 @@ impl Run<'_> {
         self.bench.take_piece(operation.blocks).map(Some)
     }
 
-    /// Submits an operation as a request to the stack.
+    /// Submits an operation as a request to the stack. `piece`: index of the memory for its data;
+    /// `client`: index of the client that waits for the answer; `events`: number of events of the
+    /// run so far.
     pub(super) fn ask<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,

@@ -61,7 +61,7 @@ pub enum Step {
 
 /// A machine: controller, memory, driver and engine, with the card in the slot.
 pub struct Machine<B: Platform> {
-    /// The engine, with its driver.
+    /// Handle of the engine, which contains the driver of the controller.
     pub stack: Stack<B>,
     /// Model of the controller.
     pub model: Rc<RefCell<dyn Model>>,

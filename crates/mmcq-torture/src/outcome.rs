@@ -27,7 +27,7 @@ pub struct Outcome {
     pub errors: u64,
     /// Number of futures that clients dropped before their answer.
     pub dropped: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models in this run.
     pub events: u64,
     /// Virtual time of the whole run in ns.
     pub elapsed_ns: u64,

@@ -217,8 +217,9 @@ pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)
     })
 }
 
-/// Plants one bug or lie in this thread and looks for it, beginning with the campaign that is
-/// likely to find it soonest.
+/// Plants one bug or lie in this thread and looks for it in cases with card number `card` (`None`:
+/// any card), beginning with the campaign that is likely to find it soonest. Returns how it was
+/// found; `None`: no campaign has found it.
 fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     Planted::plant(Some(planted));
     let (began, likely) = (Instant::now(), Campaign::likely(planted));

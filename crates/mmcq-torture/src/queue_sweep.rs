@@ -93,7 +93,8 @@ fn beyond(point: Point, strike: Strike) -> bool {
     beyond_contract(strike, point) && point != Point::Pack || strike == Strike::Early
 }
 
-/// Returns whether this fault may end the use of the queue, but must not fail a request.
+/// Returns whether this fault may make the stack stop using the card's command queue, but must not
+/// fail a request. `point`: the kind of event that the fault strikes; `strike`: what goes wrong.
 fn passes(point: Point, strike: Strike) -> bool {
     point.is_of_queue() && (point, strike) != (Point::Halt, Strike::Never)
 }

@@ -24,7 +24,9 @@ impl Run<'_> {
     }
 
     /// Waits until the engine is idle. Called after all operations are answered and before the
-    /// power is cut. Then no DMA mapping may be left except the driver's tables.
+    /// power is cut. `drops`: a client may have dropped the future of a request, so that requests
+    /// may still be in work when this is called. At the end no DMA mapping may be left except the
+    /// driver's tables.
     pub(super) fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -129,7 +131,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns the violation of a run in which requests wait for ever.
+/// Returns the violation of a run in which requests wait for ever; `what` says for what the run
+/// waited.
 pub(super) fn hang<B: Platform>(checker: &Checker, machine: &Machine<B>, what: &str) -> Violation {
     let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
     Violation::new(Fault::Hang, text)

@@ -134,13 +134,14 @@ pub(super) struct Run<'r> {
     /// The part of the case's [`Visit`] that is still to come: the event, and what happens to the
     /// card then.
     pub visit: Option<(u64, Visit)>,
-    /// The card while it is out of the slot.
+    /// The card while it is out of the slot; `None`: no card was taken out.
     pub out: Option<Box<dyn Card>>,
     /// The checker of the card that is not in the slot.
     pub away: Option<Checker>,
     /// Whether the checker in use is that of the card which replaced the first.
     pub is_stranger: bool,
-    /// Event at which the first card comes back.
+    /// Number of the event at which the first card comes back; `None`: the first card is in the
+    /// slot, or does not come back.
     pub back_at: Option<u64>,
     /// Whether the first card is in the slot again, and the other one out of it.
     pub is_back: bool,
@@ -155,7 +156,8 @@ pub(super) struct Run<'r> {
     /// Number of responses that did not reach the host although they had the bit ERROR. This counts
     /// those of which the checker has been informed.
     pub unheard: u64,
-    /// Number of the event at which the write protection of the card ends.
+    /// Number of the event at which the present write protection of the card ends; `None`: the card
+    /// is not write-protected now.
     pub protected_until: Option<u64>,
     /// Last time in ns at which the card was write-protected; `None`: it never was.
     pub protected_ns: Option<u64>,

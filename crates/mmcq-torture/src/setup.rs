@@ -14,7 +14,7 @@ pub enum BusyBy {
     Interrupt,
     /// The host polls the level of DAT0.
     Level,
-    /// The host polls the card's status.
+    /// The host polls the card's status (CMD13) until the card is no longer busy.
     Status,
 }
 
@@ -108,7 +108,7 @@ pub enum Unused {
 pub enum Refuses {
     /// The card refuses no writes.
     Nothing,
-    /// The card refuses all writes after it has written one mebibyte, which is the end of its life.
+    /// The card refuses all writes after it has written one mebibyte: it is worn out then.
     Worn,
     /// The card refuses writes to the mebibyte in the middle of the sectors that the case uses.
     Middle,
@@ -194,9 +194,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// If it is not 0, the driver also gets calls that may come at any time, in groups
-    /// (`Meddled`), and this is the number of the engine's calls between two groups. 0: none of
-    /// these calls. SDHCI controllers, card readers and SPI buses get none.
+    /// Number of the engine's ordinary calls between two groups of inserted calls (`Meddled`),
+    /// which the driver must be able to handle at any time; 0: no calls are inserted. Drivers of
+    /// SDHCI controllers, card readers and SPI buses get none.
     pub meddles: u16,
     /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,

@@ -109,7 +109,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// Watches the recovery steps between a power-on and the next power cut.
+/// Measures the times of the recovery steps between a power-on and the next power cut.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
     /// Number of recovery steps since power-on.
@@ -178,8 +178,8 @@ impl Run<'_> {
         POINTS.map(|point| self.faults.events(point))
     }
 
-    /// Starts watching the recovery steps after a power-on, and records the times that the card
-    /// declares ([`Outcome::card_ns`]).
+    /// Begins to measure the times of recovery steps after a power-on, and records the times that
+    /// the card declares ([`Outcome::card_ns`]).
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.card_params().copied());

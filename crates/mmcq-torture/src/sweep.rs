@@ -76,7 +76,8 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the recovery times after a single fault with their budgets.
+/// Compares the recovery times of a run with the single fault `name` with their budgets; `clean` is
+/// the same run without the fault. Adds the result to `score`.
 ///
 /// After three kinds of fault, only two times have a budget: the whole time of recovery
 /// ([`Class::Whole`]), and the answers after the card was given up ([`Class::Dead`]). These faults

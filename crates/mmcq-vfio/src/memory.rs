@@ -101,7 +101,8 @@ impl Memory {
         Ok(first)
     }
 
-    /// Takes a part whose offset is a multiple of `align`.
+    /// Takes a part of `bytes` bytes whose offset is a multiple of `align`; `None`: no free part is
+    /// that large.
     fn take(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let needed = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         let mut parts = self.parts.borrow_mut();

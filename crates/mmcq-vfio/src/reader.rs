@@ -38,7 +38,8 @@ const DESCRIPTORS: usize = 64;
 const QUIET: Duration = Duration::from_secs(1);
 /// Longest time that a future may go on after its card has gone.
 const LEAVE: Duration = Duration::from_secs(5);
-/// Largest interval between two polls of the stack while a future goes on after its card has gone.
+/// Largest interval between two polls of the stack while a future still runs although its card was
+/// removed.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Largest number of events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;
@@ -212,8 +213,8 @@ impl Reader {
         self.carve(bytes, bytes)
     }
 
-    /// Gives out a part of the memory. If none is free, it first takes back the buffers of
-    /// abandoned requests.
+    /// Gives out a part of the memory: `bytes` bytes at a multiple of `align`. If no part is free,
+    /// first takes back the buffers of abandoned requests. `None`: there is still none.
     fn carve(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
         let carved = self.memory.carve_aligned(bytes, align).or_else(|| {
             for &claim in &*self.claims.borrow() {

@@ -35,7 +35,8 @@ pub(crate) struct Found {
     pub members: Vec<String>,
 }
 
-/// Returns the last component of the path that a symbolic link leads to.
+/// Returns the last component of the path that a symbolic link leads to; `None`: it is no link, or
+/// cannot be read.
 fn target(link: &Path) -> Option<String> {
     fs::read_link(link).ok()?.file_name()?.to_str().map(str::to_owned)
 }

@@ -59,7 +59,7 @@ pub struct Costs {
     pub dma_ns: u32,
     /// CPU time in ns for the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,
-    /// Longest time in the hard interrupt, spinning included; other devices wait that long.
+    /// Longest time in ns in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
     /// Longest time in ns for which code may stay in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
@@ -136,7 +136,7 @@ pub enum Class {
     Command,
     /// A command with busy: CMD12, CMD6 of eMMC.
     Busy,
-    /// Data from the card.
+    /// A command with data from the card.
     Read,
     /// Data to the card, and its busy.
     Write,

@@ -527,7 +527,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
     }
 
-    /// Reads into any memory that is a whole number of blocks.
+    /// Reads blocks from `lba` on into any memory, whose length is a whole number of blocks.
+    /// Returns the number of blocks read.
     pub async fn read(&mut self, lba: u64, memory: &mut [u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;

@@ -478,8 +478,8 @@ impl Torture {
     }
 }
 
-/// Returns a line about how long `--long` would take on this machine; `None`: the run was too short
-/// to estimate that.
+/// Returns a line about how long `--long` would take on this machine, from the number of requests
+/// that were done and the time that they took. `None`: the run was too short to estimate that.
 fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     let seconds = took.as_secs_f64();
     if requests < 1_000_000 || seconds < 10.0 {

@@ -97,8 +97,8 @@ impl ConfigSpace {
         self.bar_bytes
     }
 
-    /// Reads the configuration space. Returns false if the access is not inside it. `interrupt`:
-    /// value of the Interrupt Status bit, even if the interrupt is disabled.
+    /// Reads the configuration space from `offset` on. Returns false if the access is not inside
+    /// it. `interrupt`: value of the Interrupt Status bit, even if the interrupt is disabled.
     pub fn read(&self, offset: u64, buffer: &mut [u8], interrupt: bool) -> bool {
         let Some(at) = place(offset, buffer.len()) else {
             return false;

@@ -441,8 +441,8 @@ impl Drop for Shared {
     }
 }
 
-/// Reads a program's memory at `address` into `into`. Returns false if the program has no memory
-/// there, or has ended.
+/// Reads the memory of the program `pid` from `address` on into `into`. Returns false if the
+/// program has no memory there, or has ended.
 fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };

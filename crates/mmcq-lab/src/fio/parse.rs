@@ -29,7 +29,7 @@ pub trait Sources {
     fn file(&self, path: &Path) -> std::io::Result<Vec<u8>>;
 }
 
-/// Source that uses the process's own environment and files.
+/// Source of job files and environment variables that uses those of this process.
 pub struct System;
 
 impl Sources for System {

@@ -287,7 +287,7 @@ impl Stats {
         self.submits += 1;
     }
 
-    /// Counts one call by which the worker collected this number of completions.
+    /// Counts one call by which the worker collected this number (`transfers`) of completions.
     pub fn mark_complete(&mut self, transfers: u32) {
         self.complete[batch(transfers)] += 1;
         self.completes += 1;

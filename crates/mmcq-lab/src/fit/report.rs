@@ -61,7 +61,7 @@ impl Value {
     }
 
     /// Returns the ends of the 95 % interval as the fit computed them, even if they are beyond the
-    /// bounds of the value.
+    /// bounds of the value; `None`: the jobs do not determine the value.
     pub(super) fn unbounded(&self) -> Option<[f64; 2]> {
         self.unbounded
     }
@@ -80,9 +80,9 @@ impl Value {
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// Returns whether the fitted jobs determine the value closely. Then the upper end of its 95 %
-    /// interval is at most [`DETERMINED`] (1.25) squared times the lower end. If only powers of two
-    /// are possible, the upper end is at most twice the lower end.
+    /// Returns whether the fitted jobs determine the value closely: the upper end of its 95 %
+    /// interval is at most [`DETERMINED`] (1.25) squared times the lower end, or, if only powers of
+    /// two are possible, at most twice the lower end.
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.unbounded else { return false };
         match self.steps {

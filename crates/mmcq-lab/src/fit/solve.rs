@@ -89,11 +89,7 @@ impl Solution {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
 
-    /// Returns whether this solution agrees better with the figures than the other one.
-    ///
-    /// Both costs are computed in units of the same standard deviation: that of the solution with
-    /// the smaller residuals. If each were in units of its own deviation, a solution with large
-    /// residuals would cost no more than one with small residuals.
+    /// Returns whether this solution agrees better with the measured figures than `other`.
     pub fn is_better(&self, other: &Solution) -> bool {
         let scale = self.robust.min(other.robust);
         self.cost(scale) < other.cost(scale)
@@ -311,8 +307,9 @@ impl Problem<'_> {
 /// of the residuals: the expected noise counts as much as this number of residuals.
 const EXPECTED: f64 = 4.0;
 
-/// Returns the information matrix of figures whose derivatives are the rows of `jacobian`. Its
-/// inverse is the covariance of the values.
+/// Returns the information matrix of figures whose derivatives are the rows of `jacobian`, each
+/// with its weight in `weights`. `scale`: standard deviation of a figure of weight 1. The inverse
+/// of the matrix is the covariance of the values.
 pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMatrix<f64> {
     let count = jacobian.ncols();
     DMatrix::from_fn(count, count, |a, b| {

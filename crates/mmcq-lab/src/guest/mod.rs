@@ -327,8 +327,9 @@ impl Checked {
         Ok(Run { console, counters: text(&counters), log, _folder: folder })
     }
 
-    /// Returns the command that runs QEMU on a single core: if two threads of QEMU ran at the same
-    /// time, their order could vary. QEMU ends when this program ends.
+    /// Returns the command that runs QEMU on a single CPU core, `core` if given: if two threads of
+    /// QEMU ran at the same time, their order could vary. `folder`: place of its files; `logged`:
+    /// it writes a log of the bus. QEMU ends when this program ends.
     fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
         let Checked { machine, settings, .. } = self;
         let part = |name: &str| machine.parts.join(name).into_os_string();

@@ -167,7 +167,8 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Makes a reader of these lines, and reads the first line that is no comment.
+    /// Makes a reader of these lines, whose columns `map` names, and reads the first line that is
+    /// no comment.
     pub(super) fn new(mut lines: Lines, map: &str, reading: &Reading) -> Result<Self, ParseError> {
         let of_map = |why: String| ParseError::new(&Place::Whole("--columns".to_owned()), why);
         let map = Map::parse(map, reading.unit_ns).map_err(of_map)?;

@@ -99,7 +99,8 @@ impl Described {
         facts
     }
 
-    /// Returns sentences that describe the trace; `head` is the trace's name.
+    /// Returns sentences that describe the trace; `head` is the trace's name, and `span_ns` the
+    /// length of its recording.
     pub(super) fn told(&self, head: &str, span_ns: u64) -> Vec<String> {
         let all: u64 = self.kinds.iter().map(|kind| kind.count).sum();
         let mut told = vec![format!("{head}: {all} requests in {:.3} s.", span_ns as f64 / 1e9)];

@@ -89,11 +89,12 @@ struct Keeper {
     moving: Option<Moving>,
     /// Whether the next data command is packed, so that its blocks are those of several places.
     packed: bool,
-    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction.
+    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction. `None`:
+    /// no CMD44 has come since the last CMD45.
     task: Option<(u64, Direction)>,
 }
 
-/// A transfer on the DAT lines.
+/// The transfer that is on the DAT lines now.
 struct Moving {
     direction: Direction,
     /// Time in ns at which the transfer's command began.
@@ -140,9 +141,9 @@ impl Keeper {
         }
     }
 
-    /// Gives the time of a command to an I/O that has none yet and begins at the block `first`.
-    /// Returns the first block behind this I/O; `None`: there is no such I/O. `direction`: of the
-    /// command's data; `None`: not known.
+    /// Gives the time `at_ns` of a command to an I/O that has none yet and begins at the block
+    /// `first`. Returns the first block behind this I/O; `None`: there is no such I/O. `direction`:
+    /// of the command's data; `None`: not known.
     fn goes(&mut self, first: u64, direction: Option<Direction>, at_ns: u64) -> Option<u64> {
         let open = self.open.iter_mut().find(|open| {
             let data = open.io.blocks > 0 && open.io.how != How::Discard;
@@ -157,7 +158,7 @@ impl Keeper {
         Some(io.lba + u64::from(io.blocks))
     }
 
-    /// Records a command that begins a transfer at the block `first`.
+    /// Records a command, sent at the time `at_ns`, that begins a transfer at the block `first`.
     fn transfer(&mut self, first: u64, direction: Direction, at_ns: u64) {
         self.command_ns = at_ns;
         let edge = self.goes(first, Some(direction), at_ns).unwrap_or(first);
@@ -165,7 +166,7 @@ impl Keeper {
         self.moving = (!is_packed).then_some(Moving { direction, at_ns, next: first, edge });
     }
 
-    /// Records a command that queues a task at the block `first`.
+    /// Records a command, sent at the time `at_ns`, that queues a task at the block `first`.
     fn queued(&mut self, first: u64, at_ns: u64) {
         self.command_ns = at_ns;
         let task = self.task.take();
@@ -180,8 +181,8 @@ impl Keeper {
         }
     }
 
-    /// Records a data block on the DAT lines. If the block is the first of an I/O that waits, this
-    /// I/O belongs to the transfer and has begun.
+    /// Records a data block on the DAT lines, sent by the card (`read`) or by the host. If the
+    /// block is the first of an I/O that waits, this I/O belongs to the transfer and has begun.
     fn block(&mut self, read: bool) {
         let Some(Moving { direction, at_ns, next, edge }) = self.moving else { return };
         if read != (direction == Direction::Read) {

@@ -252,8 +252,9 @@ impl Gathered {
         Ok(())
     }
 
-    /// Records that this range of a device is complete at this time. A request ends when its last
-    /// byte is complete: a driver may get it in pieces, or together with others.
+    /// Records that `bytes` bytes of a device, from byte `offset` on, are complete at the time
+    /// `at_ns`. A request ends when its last byte is complete: a driver may get it in pieces, or
+    /// together with others. 0 bytes: the oldest flush is complete.
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
         let open = self.open.get_or_insert_with(|| {
             let all = (0..).zip(self.records.iter());

@@ -78,8 +78,8 @@ fn script(samples: u64, syncs: bool) -> Script {
     }
 }
 
-/// Returns a worker that executes the benchmark's reads and writes one after the other, and logs
-/// the time of each. `syncs`: it calls `fsync` after each write.
+/// Returns a worker that executes the benchmark's reads and writes one after the other, `samples`
+/// of each, and logs the time of each. `syncs`: it calls `fsync` after each write.
 fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
     let mut workers = workers(job)?;

@@ -33,8 +33,8 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Number of runs in tag order, on the experiment's own board and card, whose mean is shown for a
-/// percentile. All other figures are from one run.
+/// Number of runs in tag order, on the board and card for which the experiment was designed, whose
+/// mean is shown for a percentile. All other figures are from one run.
 const RUNS: u64 = 5;
 /// Percentiles that differ from run to run, since in tag order chance decides which request is
 /// late. For these the table also has rows with the range.
@@ -84,8 +84,9 @@ pub fn job(rw: &str, io_mib: u64) -> String {
 /// Boards of the experiment: a model of the board of the publication, and the same with a busy CPU.
 pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
-/// Runs the experiment (the order in which a software queue dispatches requests) on one board, and
-/// returns the rows of the table.
+/// Runs the experiment about the order in which a software queue dispatches requests on the board
+/// `name`, and returns the rows of the table. `amount`: how much data the jobs transfer; `progress`
+/// gets the name of each part that begins.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0] || name == SDHCI.0;
@@ -215,8 +216,8 @@ fn androbench(
     Ok(rows)
 }
 
-/// Returns the name of the card with which unmodified Linux ran this case of the experiment; an
-/// empty name stands for the card in the board's file.
+/// Returns the name of the card with which unmodified Linux ran the case `cell` of the experiment.
+/// An empty name stands for the card in the board's file.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }

@@ -8,8 +8,8 @@ use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs. Each number in the table is their mean, as in the publication; some lines have
-/// fewer runs.
+/// Number of runs of each load. A number in the table is the mean over these runs, as in the
+/// published benchmark of the software queue; some lines have fewer runs.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.
@@ -155,7 +155,9 @@ pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError>
     Ok(rows)
 }
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the benchmark of Linux's software queue (HSQ) on the board `name`, and returns the rows of
+/// the table. `amount`: how much data the jobs transfer; `progress` gets the name of each part that
+/// begins.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

@@ -32,7 +32,7 @@ pub struct Row {
     pub setting: String,
     /// Unit of the row's numbers.
     pub unit: String,
-    /// Published value, if there is one.
+    /// Published value; `None`: nothing was published for this row.
     pub published: Option<f64>,
     /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,
@@ -145,8 +145,8 @@ fn mib_per_s(outcome: &Outcome) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs each of these pairs of setting (a stack with its context) and seed on a machine of its own.
-/// Returns the results in the order of the pairs.
+/// Runs, in `threads` threads, each of these pairs of setting (a stack with its context) and seed
+/// on a machine of its own. Returns the results in the order of the pairs.
 fn each(
     platform: &Platform,
     card: Option<&str>,

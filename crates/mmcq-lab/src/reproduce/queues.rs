@@ -16,7 +16,7 @@ use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Boards of the experiment; each has its own tables.
+/// Boards on which the experiment about command queues runs; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
 /// Name of the card on the fourth of [`BOARDS`]. The card supports packed commands.
@@ -68,7 +68,8 @@ const LOADS: [(&str, &str, &str, u32); 8] = [
     ("seq read 64k, depth 8", "read", "64k", 8),
 ];
 
-/// Returns a job file with one thread that has this number of requests under way.
+/// Returns a job file with one thread that has `depth` requests of the size `bs` under way and
+/// transfers `mib` MiB in all. `rw`: kind of the accesses, as in fio.
 fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     let mix = if rw == "randrw" { "rwmixread=70\n" } else { "" };
     format!(

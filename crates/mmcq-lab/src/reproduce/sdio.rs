@@ -267,7 +267,7 @@ fn rows_of(
     rows
 }
 
-/// Time in ns from one packet of the experiment to the next.
+/// Time in ns from one packet of the Bluetooth card to the next in the SDIO experiment.
 const PERIOD_NS: f64 = 4_000_000.0;
 
 fn share(part: u64, rest: u64) -> f64 {

@@ -113,7 +113,8 @@ const CARD_AHEAD: &str = "pro-plus-128-ahead";
 /// Names of the rows of the table on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
-/// Names of the experiment's boards: only the model of the publication's board.
+/// Names of the boards of the experiment STREAM: only the model of the board that the publication
+/// used.
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {

@@ -24,7 +24,8 @@ const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
 impl Grid<'static> {
-    /// All request sizes, queue depths and access patterns of the experiment.
+    /// All request sizes, queue depths and access patterns for which open and closed transfers are
+    /// compared.
     pub const FULL: Self = Grid {
         sizes: &SIZES,
         depths: &[1, 4, 32],

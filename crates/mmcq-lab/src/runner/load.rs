@@ -113,8 +113,8 @@ pub(crate) fn boot_area(device: &str) -> Option<u8> {
     }
 }
 
-/// Returns what a setting can read of a partition: the number of the boot area, and its size in
-/// bytes.
+/// Returns what a setting can read of the partition `name`: the number of the boot area, and its
+/// size in bytes. `boot_bytes`: size of a boot area of the card; `None`: the card has none.
 ///
 /// # Errors
 /// The partition is no boot area, the card has none, or the setting does not read them.

@@ -83,11 +83,11 @@ pub struct Costs {
     pub finalize_ns: u64,
     /// Cost in ns of leaving the interrupt handler.
     pub irq_out_ns: u64,
-    /// Time from the end of the interrupt handler to the start of the tasklet.
+    /// Time in ns from the end of the interrupt handler to the start of the tasklet.
     pub tasklet_ns: u64,
     /// Cost of sending a command to the card, in nanoseconds.
     pub issue_ns: u64,
-    /// Cost of putting a thread to sleep.
+    /// Cost in ns of putting a thread to sleep.
     pub switch_out_ns: u64,
     /// Cost of waking a thread, in nanoseconds.
     pub wake_ns: u64,

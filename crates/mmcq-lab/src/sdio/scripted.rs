@@ -68,7 +68,8 @@ impl Scripted {
         }
     }
 
-    /// Handles one byte that the host reads from or writes to the register at `address`.
+    /// Handles one byte that the host writes to the register at `address` (`write`), or reads from
+    /// it: checks that it belongs to the next step of the script.
     fn pass(&mut self, write: bool, address: u32, now_ns: u64) {
         // A poll while no packet waits is not a step.
         if self.waiting == 0 {

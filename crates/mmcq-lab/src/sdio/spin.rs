@@ -91,8 +91,8 @@ impl Repeat {
         }
     }
 
-    /// Records the end of the command on the bus. `late_ns`: time from this end until the CPU
-    /// noticed it. Returns whether a command had ended.
+    /// Records the end of the command on the bus. `late_ns`: time in ns from this end until the CPU
+    /// began to handle it. Returns whether a command had ended.
     fn take(&mut self, m: &Machine, late_ns: u64) -> bool {
         let took_ns = m.time.now().saturating_sub(self.since_ns + late_ns);
         self.advance.saw(&Awaited::of(&Self::phase()), took_ns);

@@ -27,7 +27,8 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the newest loss that the connection is known to have learnt of.
+    /// Number of the newest loss of data for which no flush of this connection has to be refused
+    /// any more: the client has read the refusal, or opened the connection after the loss.
     told: u64,
     /// Number of the loss that was reported to this connection by refusing a flush, as long as it
     /// is not known whether the client has read that answer; otherwise `None`.

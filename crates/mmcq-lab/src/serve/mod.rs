@@ -105,8 +105,8 @@ pub fn serve(
     serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch).map_err(Failure::Run)
 }
 
-/// Serves the card in a reader of this machine, like [`serve`]. The card must already be in the
-/// state `tran`, and the engine set up for it.
+/// Serves the card in a reader of this machine, like [`serve`]. `writable`: clients may write to
+/// the card. The card must already be in the state `tran`, and the engine set up for it.
 #[cfg(target_os = "linux")]
 pub fn serve_reader(
     reader: mmcq_vfio::Reader,

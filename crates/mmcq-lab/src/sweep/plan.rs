@@ -70,7 +70,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Returns the grid of the sweep.
+    /// Returns the grid of the sweep: all combinations of the values of its axes.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }

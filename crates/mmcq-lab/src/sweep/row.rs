@@ -21,7 +21,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the lines before the rows that name the columns; empty for JSON.
+    /// Returns the lines before the rows, which show the column names `names`; empty for JSON.
     pub fn head(self, names: &[String]) -> String {
         match self {
             Format::Json => String::new(),

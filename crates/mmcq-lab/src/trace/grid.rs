@@ -130,9 +130,10 @@ impl Grid {
         }
     }
 
-    /// Places an event on the clock. `stops`: start and end in ns of each stop of the clock within
-    /// the event. `free_ps`: time in ps from which on the lines are idle; updated to the end of
-    /// this event if that is later.
+    /// Places an event, by its index, on the clock. `start_ps`: its start in ps; `cycles`: its
+    /// length in clock cycles. `stops`: start and end in ns of each stop of the clock within the
+    /// event. `free_ps`: time in ps from which on the lines are idle; updated to the end of this
+    /// event if that is later.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
         // A block with stops has already added later anchors, but an event on another line may

@@ -134,8 +134,8 @@ pub struct Data {
     pub blocks: u32,
 }
 
-/// Returns the direction of the data of a command whose argument is an address; `None` for other
-/// commands.
+/// Returns the direction of the data of a read or write command, whose argument is an address;
+/// `None` for all other commands. `app`: the command follows CMD55.
 fn moves(index: u8, app: bool) -> Option<Direction> {
     match (index, app) {
         (17 | 18, false) => Some(Direction::Read),

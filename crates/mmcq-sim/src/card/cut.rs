@@ -123,7 +123,8 @@ const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. If more are written, the oldest sectors count as being
 /// in the flash: no power cut loses them.
 const LONGEST: usize = 1 << 17;
-/// Largest number of sectors of an erase that a power cut may undo.
+/// Largest number of sectors of an erase that a power cut may undo. A longer erase counts as done
+/// in the flash at once.
 const LONGEST_ERASE: u64 = 1 << 14;
 /// Largest number of unused sector buffers that are stored for reuse.
 const SPARE: usize = 1 << 15;
@@ -300,8 +301,8 @@ impl Journal {
         }
     }
 
-    /// Removes `bytes` erased bytes from byte address `at` on from the journal: the old content of
-    /// these sectors cannot come back.
+    /// Removes `bytes` erased bytes of this partition, from byte address `at` on, from the journal:
+    /// the old content of these sectors cannot come back.
     fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);
         self.entries

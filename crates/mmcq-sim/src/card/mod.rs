@@ -313,7 +313,8 @@ pub trait Card {
         None
     }
 
-    /// Reads bytes of the medium without a command on the bus; of an eMMC, bytes of the user area.
+    /// Reads bytes of the medium from byte address `at` on, without a command on the bus; of an
+    /// eMMC, bytes of the user area.
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         let _ = (at, buffer);
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))

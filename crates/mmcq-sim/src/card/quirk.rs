@@ -91,7 +91,7 @@ pub struct Quirks {
     pub beyond: Beyond,
     /// Number of written MiB after which the card is worn out; `worn_out` says how it behaves then.
     pub life_mib: Option<u64>,
-    /// Behaviour of a worn-out card.
+    /// What the card does when it is worn out, such as refuse writes.
     pub worn_out: WornOut,
     /// True: erased memory reads as ones, and the registers declare it.
     pub erases_to_ones: bool,

@@ -47,7 +47,7 @@ impl Read {
         Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
 
-    /// Begins a CMD17, which reads one block.
+    /// Begins a CMD17, which reads one block of `block` bytes from byte address `at`.
     pub(crate) fn single(at: u64, block: u16, flash: &mut Flash, now_ns: u64) -> Self {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
@@ -155,7 +155,7 @@ pub(crate) struct Write {
     pub(crate) block: u16,
     /// Number of blocks left to receive; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Number of received blocks.
+    /// Number of blocks of this write that the card has received so far.
     taken: u32,
     /// Number of blocks at the start of the write that are stored without an error.
     pub(crate) stored: u32,

@@ -79,7 +79,7 @@ impl Trouble {
         now_ns >= self.hidden_until_ns
     }
 
-    /// Records an action of the host that the card does not support.
+    /// Records an action `what` of the host, at the time `at_ns`, that the card does not support.
     pub(crate) fn violate(&mut self, what: &'static str, at_ns: u64) {
         if self.violations.len() < MOST_VIOLATIONS {
             self.violations.push(Violation { what, at_ns });

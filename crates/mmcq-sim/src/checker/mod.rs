@@ -201,8 +201,8 @@ impl Checker {
         &self.promise.content
     }
 
-    /// Sets whether the card has no volatile cache. The caller learns this only when the card is
-    /// initialised.
+    /// Sets whether the card writes through, that is, has no volatile cache. The caller learns this
+    /// only when the card is initialised.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.promise.write_through = write_through;
     }
@@ -225,8 +225,9 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// Records a request that is about to be submitted. Returns the [`Ticket`] by which the checker
-    /// knows the request until its answer.
+    /// Records a request that is about to be submitted: what it does (`asked`), its first block,
+    /// its length in blocks, and the time in ns. Returns the [`Ticket`] by which the checker knows
+    /// the request until its answer.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;

@@ -225,8 +225,10 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// Records that a write or erase of this sector succeeded. Returns true if a read that was
-    /// submitted after the request has returned older content, which breaks a promise.
+    /// Records that the write or erase with this number succeeded, as request number `completion`
+    /// in the order of completions. `durable`: its data are already on the medium. Returns true if
+    /// a read that was submitted after the request has returned older content, which breaks a
+    /// promise.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
@@ -397,8 +399,8 @@ impl Sector {
         }
     }
 
-    /// Updates the checker's knowledge about complete requests of this sector whose data may have
-    /// been lost. The cause of the update is a read during which the card lost nothing.
+    /// Learns from a read (`look`), during which the card lost nothing and which has returned the
+    /// content `seen`: complete requests of this sector, whose data may have been lost, are judged.
     ///
     /// If the read has returned the data of such a request, these data are on the card until the
     /// next loss. The checker then removes those of these requests that were submitted later,
@@ -492,7 +494,7 @@ impl Sector {
     }
 
     /// Records that a read has returned the content of the entry with index `at`, so this content
-    /// is on the card.
+    /// is on the card. `seen`: the content; `look`: facts about the read.
     fn show(&mut self, at: usize, look: Look, seen: Seen) {
         let entry = &mut self.entries[at];
         let erased = entry.wanted == Wanted::Discarded;

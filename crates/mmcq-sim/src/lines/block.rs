@@ -23,7 +23,7 @@ pub(crate) struct Block {
     /// Bytes of the block on the lines.
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// Fault that strikes the block.
+    /// Fault that strikes the block; `None`: no fault.
     pub strike: Option<Strike>,
     /// Clock edge at which the lines were last in use.
     pub beat: Option<Beat>,
@@ -162,8 +162,9 @@ impl Block {
         }
     }
 
-    /// Reports the block to the probe, which observes the lines. The block uses the lines until
-    /// this time. `cut`: an abort command has ended it early.
+    /// Reports the block to the probe, which observes the lines. `now_ns`: the end of the block on
+    /// the lines. `crc_ok`: the CRC of the block is right. `cut`: an abort command has ended the
+    /// block early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

@@ -121,7 +121,7 @@ impl<I: Issued> CmdLine<I> {
     }
 
     /// Removes and returns the command on the line, of which the token or the response has just
-    /// ended.
+    /// ended; `None`: no command is on the line.
     pub fn take(&mut self) -> Option<Active<I>> {
         self.active.take()
     }

@@ -45,8 +45,9 @@ impl Slot {
         reply
     }
 
-    /// Gives a block of data to the card, if the card expects data, and returns the card's reply. A
-    /// block of the wrong length counts as one with a wrong CRC.
+    /// Gives a block of data to the card, if the card expects data, and returns the card's reply;
+    /// `None`: the card expects none. `flow`: what the card expects; `crc_ok`: the CRC of the block
+    /// is right. A block of the wrong length counts as one with a wrong CRC.
     pub fn give_block(
         &mut self,
         flow: Option<Flow>,
@@ -59,9 +60,10 @@ impl Slot {
         self.with_card(now_ns, |card, now_ns| card.write_block(data, crc_ok, now_ns))
     }
 
-    /// Returns the CRC status that the controller sees, and the end of busy in ns; `None` if it
-    /// sees no status. `reply` is what the card did with the block. A fault may hide the status of
-    /// a block that the card has taken; the card may then be busy.
+    /// Returns the CRC status that the controller receives (true: the card has accepted the block),
+    /// and the end of busy in ns; `None` if the controller receives no status. `reply` is what the
+    /// card did with the block. A fault may hide the status of a block that the card has taken; the
+    /// card may then be busy.
     pub fn seen_status(&mut self, reply: Option<WriteBlock>, strike: Option<Strike>) -> Option<(bool, u64)> {
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let seen = seen.and_then(|reply| Some((reply.status?, reply.busy_until_ns)));

@@ -18,7 +18,8 @@ pub struct Board {
     pub time: Time,
     /// Number of sampling phases of the clock unit; 0: the board has no clock unit.
     pub phases: u8,
-    /// Fault: sampling phase at which the clock unit stays, whatever software sets.
+    /// Fault: sampling phase at which the clock unit stays, whatever software sets; `None`: no
+    /// fault.
     pub stuck_at: Option<u8>,
 }
 

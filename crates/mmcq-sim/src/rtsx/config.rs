@@ -109,8 +109,8 @@ impl RtsxConfig {
         within("good_phases", self.good_phases.into(), 0, 32)
     }
 
-    /// Returns the sampling error of a phase: 0 in the middle of the phases that work, at most 40
-    /// for all of them, more for other phases.
+    /// Returns the sampling error of a phase: 0 at `middle`, the middle of the phases that work; at
+    /// most 40 for the other phases that work; 100 for all others.
     pub(super) fn phase_error(&self, phase: u8, middle: u8) -> u8 {
         let apart = phase.wrapping_sub(middle) & 31;
         let apart = u32::from(apart.min(32 - apart));

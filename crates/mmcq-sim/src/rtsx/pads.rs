@@ -57,8 +57,8 @@ pub(super) struct Left {
     pub link: [(usize, u16); 2],
 }
 
-/// Returns the registers as Linux's driver leaves a chip: the pads without supply, CMD and DAT
-/// pulled down, 3.3 V.
+/// Returns the registers as Linux's driver leaves a chip (PCI device ID `device`): the pads without
+/// supply, CMD and DAT pulled down, 3.3 V.
 pub(super) fn as_linux_left_it(device: u16) -> Left {
     let (gate, drive) = match device {
         0x5209 => (pads::GATE_MASK, 1),

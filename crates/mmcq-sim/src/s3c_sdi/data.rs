@@ -40,7 +40,7 @@ pub(super) struct DatLines {
     pub state: State,
     /// The block that is on the lines.
     pub block: Block,
-    /// Number of blocks left to transfer.
+    /// Number of blocks of the transfer that have not been on the lines yet.
     pub(super) left: u32,
     /// Whether the FIFO has received all bytes of the last block.
     pub last: bool,

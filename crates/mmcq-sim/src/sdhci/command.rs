@@ -104,7 +104,8 @@ pub(super) struct CmdLine {
 }
 
 impl Issue {
-    /// Makes a command that the command queue engine sends. `data`: it uses the DAT lines.
+    /// Makes a command that the command queue engine itself sends, with this index and argument.
+    /// `expected`: the kind of response. `data`: the command uses the DAT lines.
     pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
         Issue {
             index,

@@ -370,8 +370,8 @@ impl Sdhci {
         *self.dma.list.as_mut().unwrap_or(&mut self.regs.adma_address) = at;
     }
 
-    /// Returns the length in a transfer descriptor; a length of 0 means the largest one [SDHC
-    /// 1.13.3].
+    /// Returns the length in bytes in `head`, the first word of a transfer descriptor; a length of
+    /// 0 means the largest one [SDHC 1.13.3].
     fn length(&self, head: u32) -> u32 {
         let low = head >> 16;
         if low == 0 && self.config.mistakes.zero_length_moves_nothing {

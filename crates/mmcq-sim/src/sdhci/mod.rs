@@ -204,8 +204,9 @@ impl Sdhci {
         self.slot.set_alarm(timer as usize, NEVER);
     }
 
-    /// Updates the interrupt that the card holds on DAT1, and the time at which it may change. In
-    /// 4-bit mode data hide it [SDIO 8.1.2].
+    /// Updates the state of the card interrupt that the model shows, and the time at which the card
+    /// may change it. In 4-bit mode the interrupt is hidden while data are on the lines [SDIO
+    /// 8.1.2].
     pub(super) fn look_at_card(&mut self, now: u64) {
         if !self.functions {
             return;

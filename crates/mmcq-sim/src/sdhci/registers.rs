@@ -89,7 +89,7 @@ const RESET_LINE: u8 = 0x10;
 const MALFORMED: &str = "an access that is not aligned, or of no register [SDHC 2.1]";
 
 impl Sdhci {
-    /// Reads a register; `size` is 1, 2 or 4 bytes.
+    /// Reads the register at `offset`; `size` is 1, 2 or 4 bytes.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         let ones = lanes(0, size);
@@ -111,7 +111,7 @@ impl Sdhci {
         self.word(offset & !3, now) >> (u32::from(offset & 3) * 8) & ones
     }
 
-    /// Writes a register; `size` is 1, 2 or 4 bytes.
+    /// Writes `value` to the register at `offset`; `size` is 1, 2 or 4 bytes.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {

@@ -379,7 +379,7 @@ impl SpiSlot {
         self.respond(reply.r1, reply.rest(), now_ns);
     }
 
-    /// Makes the card send R1 and the bytes after it.
+    /// Makes the card send `r1`, and then the bytes in `rest`.
     fn respond(&mut self, r1: u8, rest: &[u8], now_ns: u64) {
         let mut r1 = r1;
         match self.strike(Point::Response, now_ns) {

@@ -134,13 +134,15 @@ pub struct SpiSlot {
     clocks: u32,
     shift: Shift,
     front: Front,
-    /// Byte that the card still sends on DO after chip select went high.
+    /// Byte that the card still sends on DO after chip select went high; `None`: it sends nothing
+    /// more.
     last: Option<u8>,
-    /// Fault: level at which DO is stuck.
+    /// Fault: level (0x00 or 0xff) at which DO is stuck; `None`: no fault.
     stuck: Option<u8>,
     /// Fault: whether the card sends nothing until power-off.
     mute: bool,
-    /// Whether chip select went high and the card has not noticed it yet.
+    /// Whether chip select went high and the card has not reacted to that yet, because it needs a
+    /// clock for it.
     unseen: bool,
     /// Whether the last byte that was sent while chip select was high, to another device, was not
     /// FFh.
@@ -296,8 +298,8 @@ impl SpiSlot {
         (back, self.reach(end.ns()))
     }
 
-    /// Sends these bytes one after the other from this time on, and replaces them by the received
-    /// bytes. Returns the end of the last one in ns.
+    /// Sends these bytes one after the other from the time `start_ns` on, and replaces them by the
+    /// received bytes. Returns the end of the last one in ns.
     pub fn transfer(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let mut at = Beat::new(self.reach(start_ns), self.hz);
         for byte in bytes {
@@ -332,7 +334,8 @@ impl SpiSlot {
         if self.slot.card().is_some() { self.stuck.unwrap_or(back) } else { 0xff }
     }
 
-    /// Exchanges a byte while chip select is high. A card in SD mode takes DI for its CMD line.
+    /// Exchanges a byte while chip select is high: sends `out`, from `start_ns` to `end_ns`, and
+    /// returns the received byte. A card in SD mode takes DI for its CMD line.
     fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
         if std::mem::take(&mut self.unseen) {
             self.selection_seen(false, start_ns);

@@ -20,7 +20,7 @@ pub struct Board {
     pub resets: bool,
     /// Number of taps of the delay block; 0: the board has no delay block.
     pub taps: u8,
-    /// Fault: tap at which the delay block stays, whatever software sets.
+    /// Fault: tap at which the delay block stays, whatever software sets; `None`: no fault.
     pub stuck_at: Option<u8>,
     /// Whether the lines are fixed at 1.8 V.
     pub signal18_fixed: bool,

@@ -70,7 +70,7 @@ pub(super) struct DatLines {
     pub(super) state: State,
     /// The block whose bits pass the data lines now.
     pub block: Block,
-    /// Number of bytes of the blocks of this transfer that have not ended yet.
+    /// Number of bytes of this transfer that belong to blocks which have not ended yet.
     pub(super) left: usize,
     /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,

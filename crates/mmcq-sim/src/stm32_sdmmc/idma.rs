@@ -100,7 +100,7 @@ impl Stm32Sdmmc {
     }
 
     /// Ends a buffer that is not the last, and sets the flag "buffer transfer complete" (IDMABTC).
-    /// With two buffers, the other one is used next.
+    /// If the IDMA has two buffers, it uses the other of the two next.
     fn buffer_ends(&mut self) {
         self.regs.status |= sta::IDMA_BUFFER;
         if self.config.buffers == Buffers::Double {

@@ -142,7 +142,7 @@ fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
 }
 
 /// Sets BUS_WIDTH on the device, and then the width on the controller; `extra` adds DDR or enhanced
-/// strobe.
+/// strobe. `switch_ns`: longest busy of the switch.
 async fn set_width<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     width: Width,

@@ -135,7 +135,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
     Ok(found)
 }
 
-/// Reads one byte of a register set; returns 0 if the byte does not exist.
+/// Reads byte `at` of a register set; returns 0 if the byte does not exist.
 async fn ability<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     set: Extension,

@@ -213,7 +213,9 @@ const fn reach(ocr: Ocr) -> u64 {
     }
 }
 
-/// Sends ACMD41 until the card has powered up.
+/// Sends ACMD41 until the card has powered up, and returns its OCR. `v2`: the card has responded to
+/// CMD8. `inquiry`: the voltages that the card reported before. `s18r`: requests the switch to 1.8
+/// V.
 async fn power_up<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     v2: bool,
@@ -287,7 +289,7 @@ fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width)
 }
 
 /// Returns whether this timing needs tuning: SDR104 always, SDR50 only if the controller requires
-/// it [SDHC 2.2.25].
+/// it (a bit of `host_timings`) [SDHC 2.2.25].
 pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
     timing == Timing::Sdr104 || timing == Timing::Sdr50 && host_timings & Caps::SDR50_TUNED != 0
 }
@@ -306,7 +308,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Switches to an access mode: card, host, clock, tuning. Returns the clock in hertz.
+/// Switches the card to an access mode (number `function` of CMD6's group 1), then host and clock
+/// to the timing `timing`, and tunes if that is needed. Returns the clock in hertz.
 async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,

@@ -271,8 +271,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Sends a command like [`busy_command`](Self::busy_command), for a switch that the host must
-    /// follow before the next command. So the status is read only if nothing else shows the end of
-    /// busy.
+    /// follow before the next command. The busy after it may last `timeout_ns`. So the status is
+    /// read only if nothing else shows the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
@@ -343,8 +343,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Returns whether CMD13 is sent again after this failure: the bus has lost or damaged the
-    /// response, at most [`MISSED_MAX`] times. `missed`: the number of such responses so far.
+    /// Returns true if CMD13 must be sent again after this failure: the bus has lost or damaged the
+    /// response, and this has happened at most [`MISSED_MAX`] times. `missed` counts these
+    /// responses.
     #[inline(never)]
     pub fn asks_again(&self, missed: &mut u8) -> bool {
         *missed = missed.saturating_add(1);

@@ -23,8 +23,8 @@ use core::task::Poll;
 /// Number of reads of a card's register by which the supervisor tests whether the bus works.
 const PROBES: u32 = 8;
 
-/// Number of CMD13 that a card leaves without a response before it counts as mute, since a single
-/// lost response proves nothing.
+/// Number of CMD13 without a response after which a card counts as one that gives no response at
+/// all. A single lost response proves nothing.
 const QUESTIONS: u32 = 2;
 
 /// Length of the single wait when a card does not respond to its new initialisation, in

@@ -172,8 +172,8 @@ fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
     ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
 }
 
-/// Guard of background operations in progress. If it is dropped, it interrupts them; otherwise the
-/// card would be busy for minutes.
+/// Guard of background operations in progress. A future that is dropped before their end drops the
+/// guard, which then interrupts them; otherwise the card would be busy for minutes.
 struct Working<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     interrupt: Option<Command>,
@@ -227,8 +227,8 @@ pub(super) async fn work<B: Platform, const N: usize>(
 }
 
 /// Starts the background operations by the command `start`, and waits for their end. If a request
-/// waits, the command `hpi` interrupts them, but not before `least_ns`. After it the device may be
-/// busy for `let_go_ns`.
+/// waits, the command `hpi` interrupts the operations, but not before they have lasted `least_ns`.
+/// After the interruption the device may be busy for `let_go_ns`.
 async fn worked<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     start: Command,

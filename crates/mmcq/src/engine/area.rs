@@ -26,7 +26,8 @@ enum At {
     User,
     /// The card is certainly in the partition with these access bits.
     In(u8),
-    /// Not known: a switch to another partition has begun, and its end has not been seen.
+    /// Not known: a switch to another partition has begun, and no status of the card has shown its
+    /// end.
     Unknown,
 }
 
@@ -89,8 +90,8 @@ impl Area {
         self.doubt
     }
 
-    /// Returns whether block commands certainly reach this partition; false also if the partition
-    /// is not known.
+    /// Returns whether block commands certainly reach the partition with the access bits `access`
+    /// of PARTITION_CONFIG; false also if the partition is not known.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }

@@ -185,7 +185,8 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// Makes a batch of one piece of a long request, without any other request.
+    /// Makes a batch of one piece of a long request, `blocks` blocks from `lba` on, without any
+    /// other request. `index`: slot of the request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }
@@ -196,8 +197,8 @@ impl<const N: usize> Batch<N> {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// Adds the request in slot `index` to the batch of a task, behind the requests before it, with
-    /// its memory.
+    /// Adds the request in slot `index`, with `blocks` blocks and its memory, to the batch of a
+    /// task, behind the requests before it.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);
@@ -267,10 +268,11 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that begins where the transfer ends, or ends where the transfer
-    /// begins, and that may join the transfer. If there are several, returns the one for which
-    /// [`Slots::apart`] returns the least: it prefers requests of the client that sent the
-    /// transfer's last request.
+    /// Finds a request of the set `left` that begins where the transfer ends, or ends where the
+    /// transfer begins, and that may join the transfer. If there are several, returns the one for
+    /// which [`Slots::apart`] returns the least: it prefers requests of the client that sent the
+    /// transfer's last request. `None`: there is no such request. `head`: the oldest request of the
+    /// transfer; `taken`: all requests of the transfer.
     fn neighbour(
         &self,
         slots: &Slots<N>,

@@ -65,9 +65,9 @@ const QUEUE: u32 = 1 << 18;
 const PACKS: u32 = 1 << 19;
 /// Transfers may be sent to the controller in chains (several in one list).
 const CHAINS: u32 = 1 << 20;
-/// The engine watches clients that read or write sequentially, to learn whether more of their
-/// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
-/// request that only has to wait may still come in by the fast path.
+/// The engine measures when clients that read or write sequentially send their requests, to predict
+/// whether more of them are about to come (`tail.rs`). The next request that starts takes the
+/// general path. A request that only has to wait may still come in by the fast path.
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
@@ -168,8 +168,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !DEAD;
     }
 
-    /// Sets how many requests may be in the engine at a time. A supervisor (the future that sends
-    /// the commands for recovery and upkeep) needs one slot more.
+    /// Sets how many requests may be in the engine at a time, to `queue_limit`. If there is a
+    /// supervisor (the future that sends the commands for recovery and upkeep), one more slot is
+    /// used for its requests.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }
@@ -320,8 +321,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
-    /// [`DRIVEN`], which do not concern the card or recovery.
+    /// Returns whether the engine has a fast path (few checks for ordinary requests) and no cause
+    /// in this set closes it. [`WATCHED`] and [`DRIVEN`] do not count, because they do not concern
+    /// the card or recovery.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()

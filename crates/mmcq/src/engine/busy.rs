@@ -83,8 +83,8 @@ impl Busy {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns the length of the present busy: it came after `blocks` written blocks, and was found
-    /// over at `now_ns`.
+    /// Updates the learned busy time for writes of `blocks` blocks by the present busy, which was
+    /// found over at `now_ns`.
     #[inline(always)]
     pub fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
@@ -119,8 +119,8 @@ struct BusyTimes {
 const CLASSES: usize = 11;
 /// Shortest time between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// Divisor: the first interval between polls is the time waited so far divided by this. Each
-/// further interval is twice as long.
+/// Divisor of a time: the first interval between polls is the time waited so far, divided by this
+/// number. Each further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
@@ -154,8 +154,8 @@ impl BusyTimes {
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// Learns that a poll found the card ready `waited_ns` after the end of the data.
-    /// `first_question`: it was the first poll for this busy.
+    /// Learns that a poll found the card ready `waited_ns` after the end of the data of a write of
+    /// `blocks` blocks. `first_question`: it was the first poll for this busy.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);

@@ -150,7 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tries to send a waiting command on the CMD line while data are transferred.
+    /// Tries to send a waiting command on the CMD line while data are transferred. Returns true if
+    /// one was sent.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
         let may = H::CONCURRENT && P::RECOVERS;

@@ -147,8 +147,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Continues a flush after the response of CMD6. The card reports an earlier write error of its
-    /// cache only one time. If this response shows it, that error is the result of the flush.
+    /// Continues a flush after the response of CMD6, whose R1 is `status`. The card reports an
+    /// earlier write error of its cache only one time. If this response shows it, that error is the
+    /// result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         if status & R1::OWN != 0 {

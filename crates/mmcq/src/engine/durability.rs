@@ -27,7 +27,7 @@ const HOLDS: u8 = 1 << 2;
 const PIECE: u8 = 1 << 3;
 
 /// What writes that were reported complete still need from the engine: a status of the card, a
-/// flush, or an error that the next flush must report. The module describes these debts.
+/// flush, or an error that the next flush must report. The description of the module explains each.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.

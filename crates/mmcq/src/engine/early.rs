@@ -16,8 +16,8 @@
 use super::slot::Slots;
 use crate::spec::response::R1;
 
-/// Factor: the engine has few requests if it has at most this many for each request of the transfer
-/// in progress.
+/// The engine reads the R1 of a transfer before the end of its data if the engine has few requests:
+/// at most this many times the requests of the transfer itself.
 const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;

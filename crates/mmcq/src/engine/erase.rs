@@ -183,7 +183,8 @@ impl Erasing {
         }
     }
 
-    /// Checks whether these blocks can be erased in this way, and returns the reason if not.
+    /// Checks whether `blocks` blocks from `lba` on can be erased in the way `how`, and returns the
+    /// reason if not.
     pub(super) fn check(&self, lba: u64, blocks: u32, how: Erase) -> Result<(), Error> {
         let group_blocks = self.grain_blocks(how);
         if !self.can(how) {
@@ -225,8 +226,8 @@ impl Erasing {
     }
 }
 
-/// Shortest time limit of an erase, before recovery takes over: the limit catches a dead card, not
-/// a slow one.
+/// Shortest time limit of an erase, in ns, before recovery takes over: the limit is for a card that
+/// does not end its busy any more, not for a slow one.
 const LIMIT_NS_MIN: u64 = 1_000_000_000;
 /// Longest time limit of an erase, however much the card declares.
 const LIMIT_NS_MAX: u64 = 60_000_000_000;
@@ -373,9 +374,10 @@ impl Round {
         }
     }
 
-    /// Learns, from the time that a piece took, how many units the next pieces have. The number
-    /// grows only after a piece that had this number of units: a smaller piece does not show
-    /// whether a larger one would take too long. Returns the blocks of the piece that has ended.
+    /// Learns, from the time `took_ns` of a piece, how many units the next pieces have, so that
+    /// each takes at most about `budget_ns`. The number grows only after a piece that had this
+    /// number of units: a smaller piece does not show whether a larger one would take too long.
+    /// Returns the blocks of the piece that has ended.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if self.full && took_ns < budget_ns / 4 {
             self.units = self.units.saturating_mul(2).min(UNITS_MAX);

@@ -83,8 +83,8 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event in the life of a request that is executed in several steps, such as an erase. Each such
-/// event calls a function of this module, which decides on the next step.
+/// An event during a request that is executed in several steps, such as an erase. Each such event
+/// calls a function of this module, which decides on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A control request (no read or write) has its turn, and begins with its first step.

@@ -38,8 +38,8 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {
-    /// Tells the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has come.
-    /// The client may have sent it because an earlier write has got its result.
+    /// Informs the part that delays starts of transfers ([`Hold`](crate::sched::Hold)) that a
+    /// request has come. The client may have sent it because an earlier write has got its result.
     #[cold]
     #[inline(never)]
     pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
@@ -216,9 +216,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next request by the fast path, which skips the checks for special cases. The lane
-    /// may still be in the stage of the transfer that has ended. Returns false if the next request
-    /// needs the general path.
+    /// Starts the next request by the fast path, which skips the checks for special cases. The
+    /// engine's state (lane) may still be that of the transfer that has ended. Returns false if the
+    /// next request needs the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();

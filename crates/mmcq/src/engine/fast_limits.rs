@@ -22,7 +22,7 @@ pub(super) struct FastLimits {
 impl FastLimits {
     pub const NONE: FastLimits = FastLimits { sectors: 0, blocks: [0; 2], writes_end: false };
 
-    /// Makes the limits of a card of this many blocks. `blocks`: most blocks of a read and of a
+    /// Makes the limits of a card of `sectors` blocks. `blocks`: most blocks of a read and of a
     /// write. `writes_end`: whether the fast path (few checks) may also handle the end of a write.
     pub const fn new(sectors: u64, blocks: [u32; 2], writes_end: bool) -> FastLimits {
         FastLimits { sectors, blocks, writes_end }

@@ -30,7 +30,7 @@ impl Functions {
         self.asks = true;
     }
 
-    /// Notes whether a task wants to hear of the card interrupt.
+    /// Notes whether a task waits for the card interrupt (`on`).
     pub fn hear(&mut self, on: bool) {
         self.heard = on;
     }

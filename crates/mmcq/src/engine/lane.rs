@@ -41,7 +41,8 @@ pub(super) struct Lane<E, T> {
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
-    /// State of polling a busy card.
+    /// When the present busy of the card began, how often the card was polled, and what was learned
+    /// about busy times.
     busy: Busy,
     /// The transfer that is kept open on the card for a following request, and what is known about
     /// sequences of consecutive requests.
@@ -143,7 +144,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.note_free();
     }
 
-    /// Notes that the bus may be free, so that the engine looks for the next request to start.
+    /// Notes that the bus may be free: the engine's loop then checks which request can start next.
     #[inline(always)]
     pub fn note_free(&mut self) {
         self.news = true;

@@ -344,7 +344,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.finished()
     }
 
-    /// Returns the slot's present id, for platforms that have their own table by slot index.
+    /// Returns the present id of slot `index`, for platforms that have their own table by slot
+    /// index; `None`: the slot is free.
     pub fn id_of(&self, index: usize) -> Option<SlotId> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         let slot = self.slots.at(index);
@@ -387,7 +388,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the card's parameters.
+    /// Returns the card's parameters; `None`: the engine has no card.
     pub fn card_params(&self) -> Option<&CardParams> {
         self.card.target().as_ref()
     }

@@ -239,7 +239,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the response of CMD12, which the engine has sent after the data of a transfer.
+    /// Handles the response of CMD12 after the data of a transfer; `status` is the R1 in it. The
+    /// CMD12 was sent by the engine or by the controller.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let bad = status & (R1::OWN | R1::DEFERRED) & !past_end(self.batch.direction());
         let by_us = matches!(self.lane.stage(), Stage::Stop);

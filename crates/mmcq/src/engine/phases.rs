@@ -74,7 +74,7 @@ pub(super) enum Recovery {
     Stop,
     /// CMD13 reads the card's state.
     Status,
-    /// The wait before the next CMD13.
+    /// The engine waits before it sends the next CMD13.
     Wait,
 }
 

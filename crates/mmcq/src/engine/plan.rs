@@ -86,7 +86,7 @@ impl Plan {
         self.ends != Ends::Open
     }
 
-    /// Returns the address of a block in the card's commands.
+    /// Returns the address of block `lba` as the card's commands have it: in blocks or in bytes.
     #[inline(always)]
     pub fn address(&self, lba: u64) -> u32 {
         (lba as u32) << self.shift
@@ -120,9 +120,9 @@ impl Plan {
         Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
     }
 
-    /// Returns two times in ns for a transfer of this direction and length: how long the controller
-    /// waits for the card, and after how long the engine gives up. `wire_ns`: time of the data on
-    /// the wire.
+    /// Returns two times in ns for a transfer of `blocks` blocks in this direction: how long the
+    /// controller waits for the card, and after how long the engine gives up. `wire_ns`: time of
+    /// the data on the wire.
     #[inline(always)]
     pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
         let [read_ns, write_ns] = self.timeout_ns;

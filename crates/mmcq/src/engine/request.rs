@@ -108,7 +108,7 @@ pub enum Kind {
     LongCommand {
         /// The command, with response R1b.
         command: Command,
-        /// Longest busy, in nanoseconds.
+        /// Longest time in nanoseconds for which the card may be busy after the command.
         timeout_ns: u64,
     },
 }

@@ -11,7 +11,7 @@ pub(super) struct Open {
     pub direction: Direction,
     /// The block at which a request would continue the transfer.
     pub next: u64,
-    /// When the first write of this transfer was completed; `None`: no write was.
+    /// Time in ns at which the first write of this transfer was completed; `None`: no write was.
     pub told_ns: Option<u64>,
     /// Number of blocks that are left of the count in CMD23; 0: no CMD23 was sent.
     pub counted: u32,
@@ -69,7 +69,8 @@ const LATE: u64 = 4;
 impl Run {
     const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
-    /// Notes a request that begins at this block and came in at this time.
+    /// Notes a request that begins at block `lba` and came in at the time `arrived_ns`: whether it
+    /// continues the run, and after which pause.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         self.on = lba == self.next;
@@ -124,8 +125,10 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// Learns from the request after a pause whether keeping the transfer open is right. `went_on`:
-    /// the request continued the transfer. `limit_ns`: longer pauses do not count.
+    /// Learns from the request after a pause whether keeping the transfer open is right.
+    /// `direction`: that of the transfer. `went_on`: the request continued the transfer.
+    /// `arrived_ns`: time in ns at which the request came. A pause longer than `limit_ns` teaches
+    /// nothing.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -177,7 +180,7 @@ pub(super) struct Streams {
     /// its data are over.
     began_ns: Option<u64>,
     /// The transfer that is being ended now (CMD12 or stop token, and busy): its direction, and the
-    /// time in ns at which that began.
+    /// time in ns at which that began. `None`: no transfer is being ended.
     ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,

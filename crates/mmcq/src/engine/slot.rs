@@ -269,7 +269,7 @@ impl<const N: usize> Slots<N> {
         self.queue().filter(|&index| self.is_untouched(index)).last()
     }
 
-    /// Returns the last request of the queue.
+    /// Returns the slot of the last request of the queue; `None`: the queue is empty.
     pub fn youngest(&self) -> Option<u8> {
         Some(self.tail).filter(|&index| index != NONE)
     }
@@ -280,14 +280,15 @@ impl<const N: usize> Slots<N> {
         self.free & self.free.wrapping_sub(1) != 0
     }
 
-    /// Takes a free slot.
+    /// Takes a free slot and returns its number; `None`: no slot is free.
     pub fn allocate(&mut self) -> Option<u8> {
         let index = self.next_free()?;
         self.take_free();
         Some(index)
     }
 
-    /// Returns the free slot that [`take_free`](Self::take_free) will take next.
+    /// Returns the free slot that [`take_free`](Self::take_free) will take next; `None`: no slot is
+    /// free.
     #[inline(always)]
     pub fn next_free(&self) -> Option<u8> {
         if self.free == 0 { None } else { Some(self.free.trailing_zeros() as u8) }

@@ -340,9 +340,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    /// Decides whether an open transfer stays open when its data are over. Returns until when it
-    /// may stay open, or why it is closed. `was`: the open transfer before these data; `None`:
-    /// these data were its first.
+    /// Decides whether an open transfer stays open when its data are over. Returns the time in ns
+    /// until which it may stay open, or why it is closed. `was`: the open transfer before these
+    /// data; `None`: these data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });

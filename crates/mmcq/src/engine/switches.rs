@@ -123,9 +123,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.bus.host_mut().card_irq(true);
     }
 
-    /// On a host [without a card interrupt](Host::CARD_IRQ): sets when the card's pending
-    /// interrupts are polled next. The last poll has been handled. At this time the engine has the
-    /// [waker](Self::set_card_irq_waker) woken, as if an interrupt had come.
+    /// On a host [without a card interrupt](Host::CARD_IRQ): sets the time `at_ns` at which the
+    /// card's pending interrupts are polled next. The [waker](Self::set_card_irq_waker) is called
+    /// at that time, as if an interrupt had come. Called when the last poll has been handled.
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);
@@ -194,14 +194,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && slot.waker().as_ref().is_some_and(|known| known.will_wake(waker))
     }
 
-    /// Takes the waker of a slot that was reported as completed.
+    /// Takes the waker out of slot `index`, which was reported as completed; `None`: the slot has
+    /// none.
     #[must_use = "to be woken or dropped outside of any lock"]
     pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         self.slots.swap_waker(index, None)
     }
 
-    /// Takes the waker of a request that has ended, in few instructions.
+    /// Takes the waker of the request in slot `index`, which has ended, in few instructions;
+    /// `None`: it has none.
     #[inline(always)]
     pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
         self.slots.at_mut(index).take_waker()

@@ -49,8 +49,9 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether sequential streams are watched, that is, clients whose requests continue
-    /// each other. `queued`: the card's queue is on; then nothing is watched.
+    /// Returns whether the engine records the requests of sequential streams (clients whose
+    /// requests continue each other), to predict their next requests. `queued`: the card's queue is
+    /// on; then nothing is recorded.
     #[inline(always)]
     pub fn watches(&self, queued: bool) -> bool {
         !queued && self.tails().is_some_and(|hold| hold.watches())
@@ -288,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether the start of the next transfer is delayed for its tail: requests that are
-    /// about to come and would continue it.
+    /// about to come and would continue it. `first`: slot of the transfer's first request.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {

@@ -10,7 +10,7 @@ use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
 /// A deadline that is not set.
 pub(super) const NEVER: u64 = u64::MAX;
-/// Longest time that a policy may keep the controller idle.
+/// Longest time in ns for which a policy may keep the controller idle in a row.
 const IDLE_NS_MAX: u64 = 20_000_000;
 
 /// Returns the moment `ns` after `at_ns`, at most the largest `u64`. Cores of 32 bits have one copy
@@ -32,8 +32,8 @@ pub(super) struct Timers {
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
-    /// When the card is polled next for a function that requests attention, on a host without a
-    /// card interrupt.
+    /// Time in ns at which the card is polled next for a function that requests attention, on a
+    /// host without a card interrupt.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
@@ -56,7 +56,7 @@ pub(super) struct Timers {
     /// When the engine stops waiting for the supervisor, which it has asked for help with a
     /// failure.
     help_ns: u64,
-    /// Time from which the card's presence (inserted, or removed) counts as stable.
+    /// Time in ns from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
     /// When the card's power may be switched off and on again.
     cycle_ns: u64,
@@ -112,7 +112,7 @@ impl Timers {
         self.wake_ns = at_ns;
     }
 
-    /// Makes the next call of the engine come at this time in ns at the latest; an earlier time
+    /// Makes the next call of the engine come at the time `at_ns` at the latest. An earlier time
     /// that is already set stays.
     #[inline(always)]
     pub fn wake_by(&mut self, at_ns: u64) {
@@ -269,8 +269,8 @@ impl Timers {
         waits
     }
 
-    /// Lets the policy keep the controller idle until that time. Returns false if the policy has
-    /// kept it idle for too long.
+    /// Lets the policy keep the controller idle until the time `at_ns`, or until its allowance is
+    /// used up if that comes earlier. Returns false if the allowance is used up already.
     pub fn keep_idle(&mut self, at_ns: u64, now_ns: u64) -> bool {
         if self.idle_ns == 0 {
             self.idle_ns = later(now_ns, IDLE_NS_MAX);
@@ -370,8 +370,8 @@ impl Timers {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets the time at which the engine gives up waiting for work that it has requested from the
-    /// supervisor (help), such as a new initialisation of the card.
+    /// Sets the time `at_ns` at which the engine gives up waiting for work that it has requested
+    /// from the supervisor (help), such as a new initialisation of the card.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;
@@ -390,7 +390,8 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Lets the wait for the supervisor's help end at this time in ns, if it would last longer.
+    /// Sets the end of the wait for the supervisor's help to the time `at_ns`, if the wait would
+    /// last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);

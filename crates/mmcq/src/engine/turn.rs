@@ -168,9 +168,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Notes that the host has seen a card come or go. Requests for the previous card end at once.
-    /// When the card slot has been stable for 50 ms, the engine reports to the supervisor what is
-    /// in it.
+    /// Notes that the host reports a card as inserted or removed. Requests for the previous card
+    /// end at once. When the card slot has been stable for 50 ms, the engine reports to the
+    /// supervisor what is in it.
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         self.note_presence(now_ns);
@@ -184,8 +184,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Ends a request whose lent memory goes out of scope. It ends as soon as the controller does
-    /// not use the memory any more, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope. The request ends as soon as the
+    /// controller does not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);

@@ -127,8 +127,8 @@ impl Upkeep {
 
 impl Supervisor {
     /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
-    /// tuning at this interval (0: none), and a change to a low-power state when no request has
-    /// come for `rest_after_ns` ([`u64::MAX`]: never).
+    /// tuning every `tune_every_ns` (0: none), and a change to a low-power state when no request
+    /// has come for `rest_after_ns` ([`u64::MAX`]: never).
     pub fn set_upkeep(
         &mut self,
         timers: &mut Timers,

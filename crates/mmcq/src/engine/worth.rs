@@ -20,8 +20,8 @@ use crate::host::Direction;
 pub(super) enum Case {
     /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
-    /// The last request continued the one before it, and the next one is not expected to have come
-    /// yet.
+    /// The last request continued the one before it, and the next request is not late yet (see
+    /// [`Late`](Self::Late)).
     Run,
     /// The next request is late: since the end of the data, four times the usual pause of this run
     /// of contiguous requests has passed.
@@ -53,8 +53,8 @@ impl Lean {
         Lean { keeps, lost_ns: 0 }
     }
 
-    /// Learns how much time keeping the transfer open would have gained and lost. Changes the
-    /// decision if the present decision has lost more than `change_ns` in total.
+    /// Adds what keeping a transfer open would have gained and lost, in ns, to the account of the
+    /// present decision. Changes the decision if it has lost more than `change_ns` in total.
     fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
         let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
         self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);
@@ -112,7 +112,8 @@ impl Worth {
         }
     }
 
-    /// Learns that the card took this long, in ns, to end a transfer.
+    /// Updates the learned time that the card needs to end a transfer by the time `took_ns` of the
+    /// last one.
     pub fn closed(&mut self, took_ns: u64) {
         learn(&mut self.close_ns, took_ns);
     }

@@ -79,7 +79,8 @@ pub unsafe trait Dma {
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
 
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller
-    /// (descriptor tables). `bus` and `ptr` point to the changed part.
+    /// (descriptor tables). The changed part has `len` bytes, at `bus` for the controller and at
+    /// `ptr` for the CPU.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
     /// Whether mappings may consist of several pieces, which [`piece`](Dma::piece) returns. If

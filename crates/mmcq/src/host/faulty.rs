@@ -242,8 +242,8 @@ impl<H, const M: usize> Faulty<H, M> {
         ((mixed ^ (mixed >> 31)) >> 32) as u32
     }
 
-    /// Counts an event of this kind of call, and returns the fault to inject; `fits` selects the
-    /// faults that are possible at this event.
+    /// Counts an event of this kind of call, and returns the fault to inject (`None`: no fault);
+    /// `fits` selects the faults that are possible at this event.
     fn strike(&mut self, point: Point, fits: impl Fn(Strike) -> bool) -> Option<Strike> {
         let count = self.events.get_mut(point as usize)?;
         *count = count.saturating_add(1);

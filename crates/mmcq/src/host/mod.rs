@@ -413,7 +413,7 @@ pub unsafe trait Host {
         None
     }
 
-    /// Enables or disables the card interrupt (SDIO). A driver that implements this sets
+    /// Enables (`on`) or disables the card interrupt (SDIO). A driver that implements this sets
     /// [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {
         let _ = on;

@@ -67,8 +67,8 @@ impl Cursor {
         (piece.len == len).then_some(piece)
     }
 
-    /// Passes the next `len` bytes to a function, and skips them. The controller must not be using
-    /// them.
+    /// Passes the next `len` bytes to the function `f`, skips them, and returns the function's
+    /// result; `None` if they are not in one segment. The controller must not be using them.
     pub(crate) fn with_bytes<R>(
         &mut self,
         segments: &[Segment],

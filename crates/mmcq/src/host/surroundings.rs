@@ -82,6 +82,7 @@ pub trait Surroundings {
     }
 
     /// Sets the pins (drive strength, delays) for a timing, before the controller changes to it.
+    /// `first` is false if the call only repeats one that has returned [`Step::Wait`].
     fn pins(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done

@@ -84,9 +84,9 @@ pub(super) fn direct<B: Platform, const N: usize>(
     Direct { stack, op, card, function, addr, failed: None }
 }
 
-/// Sends a CMD52 to a register of function 0, with a buffer that belongs to the transfer before or
-/// after it. The command's slot owns the buffer during that time, so no buffer is lost if the
-/// future is dropped.
+/// Sends a CMD52 to the register `addr` of function 0, with a buffer that belongs to the transfer
+/// before or after it. The command's slot owns the buffer during that time, so no buffer is lost if
+/// the future is dropped.
 pub(super) async fn carried<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: CardNumber,

@@ -233,7 +233,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         Ok(())
     }
 
-    /// Writes a register of the function and reads it back, by one CMD52.
+    /// Writes `value` to the register `addr` of the function and reads it back, by one CMD52.
     pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.own(addr, cmd::io_write_read(self.number, addr, value), chain).await
@@ -245,8 +245,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
-    /// Writes a register of function 0 by CMD52. The register must be one of the vendor's
-    /// registers, F0h to FFh [SDIO 6.9], except on cards whose drivers [need
+    /// Writes `value` to the register `addr` of function 0 by CMD52. The register must be one of
+    /// the vendor's registers, F0h to FFh [SDIO 6.9], except on cards whose drivers [need
     /// others](Quirks::IO_LENIENT_F0).
     pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;

@@ -218,7 +218,8 @@ impl Bits<'_> {
         self.at(n, n) != 0
     }
 
-    /// Returns the base 2 logarithm of a block length; an error for a code that is not in `codes`.
+    /// Returns the field in bits `hi` to `lo`: the base 2 logarithm of a block length. Returns an
+    /// error, which names `field`, if the value is not in `codes`.
     fn block_log(
         &self,
         field: Field,

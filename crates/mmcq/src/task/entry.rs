@@ -26,7 +26,8 @@ use core::task::Waker;
 pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,
     /// Whether a method was called that may make the next deadline earlier. The compiler knows this
-    /// value, so code that only takes a result contains no comparison with the alarm.
+    /// value at compile time. So code that only takes a result contains no comparison with the
+    /// alarm.
     begun: bool,
 }
 

@@ -100,10 +100,11 @@ impl<L: Lock> IrqTask<L> {
 
     /// Runs `main`. Meanwhile the future lives in this frame, and each call of [`poll`](Self::poll)
     /// polls it. Takes the future out before it returns. Returns `None` and runs nothing if another
-    /// scope of this task has not returned (this call may come from its future).
+    /// scope of this task has not returned, for example because the future of that scope has made
+    /// this call.
     ///
-    /// Before it returns it waits for a poll that is under way. So on a pre-emptive system the
-    /// thread that polls must not have a lower priority than this caller on the same core:
+    /// Before `scope` returns, it waits for a poll that is under way. So on a pre-emptive system
+    /// the thread that polls must not have a lower priority than this caller on the same core:
     /// otherwise that poll never ends.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(

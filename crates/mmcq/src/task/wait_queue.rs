@@ -135,7 +135,8 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the request that has waited longest, among the requests before their limit. A
-    /// request after its limit does not count, since its task may never poll again.
+    /// request after its limit does not count, since its task may never poll again. `None`: no
+    /// request waits.
     fn first(self, now_ns: u64) -> Option<&'a Place> {
         let next = self.arrivals?.get();
         let waits = self.waiting().filter(|place| now_ns < place.until_ns.get());
@@ -192,8 +193,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Returns the earliest time limit of the waiting requests, without the requests whose task has
-    /// already been woken.
+    /// Returns the earliest time limit in ns of the waiting requests, without the requests whose
+    /// task has already been woken. `None`: there are no others.
     fn next_ns(self) -> Option<u64> {
         self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
     }

@@ -407,7 +407,8 @@ fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     Ok(())
 }
 
-/// Parses a block size, from 1 byte to 1 GiB.
+/// Parses a block size, from 1 byte to 1 GiB. `kb_base`: number of bytes that `k` means, 1000 or
+/// 1024.
 fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     let bytes = value::size(text, kb_base)?;
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }

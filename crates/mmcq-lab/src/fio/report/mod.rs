@@ -303,7 +303,8 @@ fn main_percentiles(job: &Job, stats: &DirStats) -> Vec<u64> {
     latency.histogram.percentiles(&job.percentile_list)
 }
 
-/// Returns a date such as `Sat Nov 21 22:02:12 2026`, in UTC.
+/// Returns the time `timestamp_ms`, in milliseconds since 1970, as a date such as `Sat Nov 21
+/// 22:02:12 2026`, in UTC.
 fn date(timestamp_ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

@@ -13,7 +13,7 @@ pub(super) const PERCENTILES: [(f64, &str); 4] =
 pub enum Fact {
     /// A fact that is a count, or a size in bytes.
     Count(u64),
-    /// A fact that is a number with a fraction.
+    /// A fact whose value is a number with decimals, such as a rate.
     Number(f64),
     /// A fact that is text, such as a name.
     Word(String),

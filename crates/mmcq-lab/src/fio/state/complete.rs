@@ -24,8 +24,8 @@ pub(super) struct Ended {
 }
 
 impl JobState {
-    /// Records the end of a transfer, with the number of bytes or an error. `data`: the data of a
-    /// read with [`Io::check`].
+    /// Records the end of a transfer: its times, and the number of bytes or an error. `data`: what
+    /// a read has returned, if the transfer is to be verified ([`Io::check`]).
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         let whole = result.as_ref().is_ok_and(|bytes| *bytes >= io.bytes);
         let data = data.filter(|_| io.check && whole);

@@ -40,7 +40,8 @@ impl Player {
         self.script.bytes()
     }
 
-    /// Returns the number of the program that made this request; `None` if it is not known.
+    /// Returns the number of the program that made the request with the index `entry`; `None` if it
+    /// is not known.
     pub(super) fn program(&self, entry: u32) -> Option<u16> {
         self.script.programs.get(entry as usize).copied()
     }

@@ -4,8 +4,8 @@
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
 
-/// Percentage by which mmcq may be slower than the best setting of Linux. It is several times the
-/// error of a steady rate.
+/// Percentage by which mmcq may be slower than the best setting of Linux without being counted as
+/// slower. It is several times the error of a steady rate.
 const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
@@ -208,10 +208,11 @@ impl Measured {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of a
-    /// setting of mmcq starve (a few wait much longer than all others), its mean counts instead, or
-    /// the longer latency of a request that was left out. This is not done if requests starve with
-    /// all of Linux's settings in this group, too.
+    /// Returns mmcq's longest 99th percentile in us in one group of compared settings. If requests
+    /// of a setting of mmcq starve (a few wait much longer than all others), the longer of two
+    /// latencies counts for this setting: its mean, and that of a request that was left out of the
+    /// figures. This is not done if requests starve with all of Linux's settings in this group,
+    /// too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));

@@ -25,7 +25,8 @@ pub enum KeptError {
     },
 }
 
-/// File of results, open so that new results are appended.
+/// Results of earlier runs (rates of boards, cards and loads) in a file, which is open so that new
+/// results are appended.
 pub struct Kept {
     file: Mutex<File>,
     seed: u64,

@@ -145,7 +145,7 @@ pub struct Pauses {
 }
 
 impl Grid {
-    /// The whole grid of the sweep.
+    /// All combinations of board, card and load for which mmcq is compared with Linux.
     pub const FULL: Grid = Grid {
         places: &PLACES,
         sizes: &[512, 4 << 10, 16 << 10, 64 << 10, 512 << 10],

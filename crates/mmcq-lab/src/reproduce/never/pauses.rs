@@ -39,7 +39,7 @@ pub struct Pause {
 
 /// Start in bytes of the second job's part of the card.
 const SECOND_BYTES: u64 = 8 << 30;
-/// End in bytes of the part of the card that has the random places.
+/// Byte offset on the card before which all random places of these jobs lie.
 const LAST_BYTES: u64 = 40 << 30;
 /// Time to wake a thread, in microseconds, in all cases of this file.
 const WAKE_US: u32 = 20;
@@ -91,7 +91,7 @@ impl Chance {
 
 impl Pause {
     /// Returns the text of the jobs, each of which gets a [script](Self::script). `global` has the
-    /// options of all jobs.
+    /// options of all jobs, and `rw` the kind of their accesses, as in fio.
     pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
         let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
         let second = match self.beside {

@@ -195,9 +195,9 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
 }
 
-/// Writes a counter in percent: for each of about [`SHARES`] equal intervals, how much of the
-/// interval is covered by `spans` (begin and end in ns). Spans may overlap: 100 % means that
-/// `lanes` spans are in progress during the whole interval.
+/// Writes a counter `name` in percent, in the group of tracks `group`: for each of about [`SHARES`]
+/// equal intervals, how much of the interval is covered by `spans` (begin and end in ns). Spans may
+/// overlap: 100 % means that `lanes` spans are in progress during the whole interval.
 fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
     let track = out.counter(group, name, "%");
     let (from_ns, until_ns) = (out.from_ns, out.until_ns);
@@ -265,8 +265,9 @@ impl Out {
         self.events.push((at_ns, rank, TracePacket { timestamp, track_event, ..TracePacket::default() }));
     }
 
-    /// Writes a slice on a track, cut at the ends of the window; `what` is the text that the viewer
-    /// shows for the slice.
+    /// Writes a slice with this name on a track, from `span.0` to `span.1` in ns, cut at the ends
+    /// of the window. `what` is the text that the viewer shows for the slice; `flow_ids` are the
+    /// arrows to other slices.
     fn slice(&mut self, track: u64, name: &str, span: (u64, u64), what: &str, flow_ids: Vec<u64>) {
         let (from_ns, to_ns) = (span.0.max(self.from_ns), span.1.min(self.until_ns));
         if to_ns < from_ns {

@@ -23,7 +23,8 @@ const SECURE_TRIM_1: u32 = 0x8000_0001;
 const SECURE_TRIM_2: u32 = 0x8000_8000;
 
 impl EmmcCard {
-    /// Executes CMD35 (`is_start`) and CMD36, which set the first and the last block of an erase.
+    /// Executes CMD35 (`is_start`) or CMD36, which set the first or the last block of an erase.
+    /// `arg`: the address of that block, as in the command.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = self.byte_address(arg) & !511;
         let errors = self.erase.edge(is_start, at, self.capacity());

@@ -59,8 +59,8 @@ impl Protection {
         (0..32).fold(0, |bits, n| bits | (u32::from(self.kind(first + n) != 0) << n))
     }
 
-    /// Executes CMD31: returns two bits for each of 32 groups: 0 not protected, 1 temporary, 2
-    /// power-on.
+    /// Executes CMD31: returns two bits for each of 32 groups from byte address `at` on: 0 not
+    /// protected, 1 temporary, 2 power-on.
     pub(super) fn kinds(&self, at: u64) -> u64 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (self.kind(first + n) << (2 * n)))

@@ -186,8 +186,9 @@ impl Flash {
         Ok(Some(bytes))
     }
 
-    /// Takes a block of an open write (a CMD25 that has not ended) into the cache. Returns the time
-    /// in ns at which the cache had room for the block.
+    /// Takes a block of an open write (a CMD25 that has not ended) into the cache: `len` bytes for
+    /// byte address `at`, with the content `before` that a power cut may bring back. Returns the
+    /// time in ns at which the cache had room for the block.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {

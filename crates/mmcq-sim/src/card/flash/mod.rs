@@ -124,7 +124,7 @@ pub struct Flash {
     run: Option<prefetch::Run>,
     /// Time in ns until which the flash still fetches a page that no read needs any more.
     fetching_until_ns: u64,
-    /// Number of the flash page that was programmed last.
+    /// Number of the flash page that was programmed last; `None`: none was yet.
     page: Option<u64>,
     /// Byte address at which the last write command ended; `None`: the next write continues
     /// nothing.

@@ -127,7 +127,8 @@ pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_
     chain
 }
 
-/// Returns the bytes of the CIS of a function, a chain of tuples.
+/// Returns the bytes of the CIS of a function, a chain of tuples. `ocr`: supply voltages of the
+/// card, which the CIS contains.
 pub(super) fn function_chain(function: &FunctionConfig, ocr: u32) -> Vec<u8> {
     let mut body = [0u8; 42];
     body[0] = 1;

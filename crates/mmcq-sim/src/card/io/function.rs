@@ -40,7 +40,7 @@ pub trait Function {
     fn interrupt(&self, now_ns: u64) -> bool;
 
     /// Returns the next time in ns after `now_ns` at which [`Function::interrupt`] changes by
-    /// itself.
+    /// itself; `None`: it does not change.
     fn next_event_ns(&self, now_ns: u64) -> Option<u64>;
 
     /// Resets the function to its state after power-up, because it was disabled or the card was

@@ -123,7 +123,8 @@ impl IoCard {
         }
     }
 
-    /// Handles a write of a byte of function 0, except to ABORT (06h).
+    /// Executes a write of `value` to a byte of function 0, except ABORT (06h). `address`: register
+    /// address, 17 bits; those of 100h and above are the FBRs of the functions.
     pub(super) fn write_zero(&mut self, address: u32, value: u8, now_ns: u64) {
         let (number, place) = (address >> 8, address & 0xff);
         match (number, place) {

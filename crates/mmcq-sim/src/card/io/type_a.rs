@@ -112,7 +112,7 @@ pub struct TypeA {
     queue: VecDeque<Waiting>,
     /// Number of bytes of the first packet in the buffer that the host has already read.
     at: usize,
-    /// Arrival time in ns of the next packet.
+    /// Arrival time in ns of the next packet; `None`: no packet will come.
     next_ns: Option<u64>,
     made: u64,
     /// Time in ns at which the interrupt rose; `None`: the interrupt is not set.

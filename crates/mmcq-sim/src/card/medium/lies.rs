@@ -95,7 +95,7 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to a write of these sectors.
+    /// Applies the planted bugs to a write of `data` to the byte address `at`.
     #[cold]
     pub(super) fn lie_about_write(&mut self, at: u64, data: &[u8]) {
         if plant::is(Lie::WritesFar) {

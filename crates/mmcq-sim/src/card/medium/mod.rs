@@ -187,7 +187,7 @@ impl Medium {
         self.spoiled.insert(sector);
     }
 
-    /// Returns an error if the byte range touches an unreadable sector.
+    /// Returns an error if the `len` bytes from byte address `at` on touch an unreadable sector.
     fn check_readable(&self, at: u64, len: u64) -> io::Result<()> {
         if !self.spoiled.is_empty() && self.spoiled.range(sectors(at, len)).next().is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an unreadable sector"));

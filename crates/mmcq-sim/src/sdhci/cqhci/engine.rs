@@ -92,7 +92,8 @@ struct Progress {
     plain: u32,
     /// Slots whose task the card has reported as ready, one bit each.
     ready: u32,
-    /// Slot whose CMD44 got its response, and whose CMD45 comes next.
+    /// Slot whose CMD44 got its response, and whose CMD45 comes next; `None`: there is no such
+    /// slot.
     half: Option<u8>,
     /// The command that is on the CMD line.
     sending: Option<Job>,
@@ -296,13 +297,13 @@ impl Engine {
     }
 
     /// Handles a reset of the CMD circuit. If a command of the engine was on the line, the engine
-    /// sends no further command until the driver has halted and resumed it.
+    /// sends no further command until the driver has halted and resumed the engine.
     pub fn line_was_reset(&mut self) {
         self.work.stopped |= self.work.sending.take().is_some();
     }
 
     /// Handles a reset or an error of the DAT circuit. If data of a task were on the lines, the
-    /// engine sends no further command until the driver has halted and resumed it.
+    /// engine sends no further command until the driver has halted and resumed the engine.
     pub fn data_were_cut(&mut self) {
         self.work.stopped |= self.work.moving.take().is_some();
     }
@@ -440,7 +441,8 @@ impl Engine {
         }
     }
 
-    /// Handles a response without an error: updates the state of the tasks that it is about.
+    /// Handles a response without an error to the command `job`: updates the state of the tasks
+    /// that the command is about. `content`: the 32 bits of the response.
     pub fn answered(&mut self, job: Job, content: u32, now_ns: u64) {
         match job {
             Job::Announce(slot) => self.work.half = Some(slot),

@@ -18,7 +18,8 @@ impl Sdhci {
         }
     }
 
-    /// Requests or ends a halt after a write to the bit HALT of CQCTL; a fault may delay the halt.
+    /// Begins (`wanted`) or ends a halt after a write to the bit HALT of CQCTL. A fault may delay
+    /// the halt.
     pub(super) fn queue_halts(&mut self, wanted: bool, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let before = cqe.halts();

@@ -85,7 +85,7 @@ impl fmt::Display for StreamOutcome {
 pub struct StreamResult {
     /// The case that was executed.
     pub case: StreamCase,
-    /// Times with each transfer closed.
+    /// Times of the run in which each transfer was closed at the end of its request.
     pub closed: StreamTimes,
     /// Times of the run in which transfers were kept open.
     pub open: StreamTimes,

@@ -108,9 +108,9 @@ pub enum IoError {
     },
 }
 
-/// Returns the data in the response to a CMD52 or CMD53 at this register, or the reason of a
-/// refusal. Flags about the command before are ignored: the card has executed the present command,
-/// which must not be repeated.
+/// Returns the data in the response to a CMD52 or CMD53 at register `addr` of this function, or the
+/// reason of a refusal. Flags about the command before are ignored: the card has executed the
+/// present command, which must not be repeated.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, IoError> {
     let why = if response.out_of_range() {
         Refusal::OutOfRange

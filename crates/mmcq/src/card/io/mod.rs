@@ -328,7 +328,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.direct(addr, cmd::io_read(0, addr)).await
     }
 
-    /// Writes a register of function 0, and checks that the bits of `mask` read as written.
+    /// Writes `wrote` to the register `addr` of function 0, and checks that the bits of `mask` read
+    /// as written.
     async fn write(&mut self, addr: u32, wrote: u8, mask: u8) -> Result<(), Failed> {
         let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
         match (read ^ wrote) & mask {

@@ -205,7 +205,8 @@ impl<H: Host> Bus<H> {
     }
 
     /// Starts the prepared phase (a command with its data) as [`start`](Self::start) does, by the
-    /// driver's method for common commands, which needs fewer instructions.
+    /// driver's method for common commands, which needs fewer instructions. `timeout_ns`: how long
+    /// the controller waits for the card.
     #[inline(always)]
     pub fn start_fast(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start_fast(&self.phase, segments, timeout_ns);

@@ -16,7 +16,8 @@ const LAST_CLOCKS: u64 = 8;
 /// The settings of the bus, and the state of its tuning.
 #[derive(Debug)]
 pub(in super::super) struct Wire {
-    /// Wire time of a block at the present clock and width, if each line carries one bit a clock.
+    /// Wire time in ns of a block at the present clock and width, if each line carries one bit a
+    /// clock.
     block_ns: u64,
     clock_hz: u32,
     width: Width,

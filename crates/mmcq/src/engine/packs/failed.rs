@@ -206,7 +206,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Marks all writes of the packed command to be written again, one at a time: the card reported
-    /// an error and named none of them.
+    /// an error (in the R1 `status`) and named none of them.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
         self.lane.set_fate(Fate::Known);

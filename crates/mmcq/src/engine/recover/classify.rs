@@ -10,7 +10,7 @@ use crate::spec::response::R1;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
-    /// Classifies the failure.
+    /// Decides of which kind the failure is, such as damage on the bus or a refusal of the card.
     Classify,
     /// Counts those pieces of the request as done that were sent before the failure and have
     /// certainly succeeded.

@@ -41,7 +41,8 @@ impl Failed {
         self.error
     }
 
-    /// Takes the error with which the requests end if recovery does not succeed.
+    /// Takes the error with which the requests end if recovery does not succeed; `None`: it was
+    /// taken before.
     #[inline(always)]
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()

@@ -126,9 +126,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 mod tests {
     use super::*;
 
-    /// Tests that the engine stops to wait for the result of a write that has ended with an error
-    /// of the transfer, and not by a status of the card. It also stops if the slot then gets
-    /// another write.
+    /// Tests that the engine stops waiting for the result of a write that has ended with an error
+    /// of the transfer, and not by a status of the card. It also stops waiting if the slot then
+    /// gets another write.
     #[test]
     fn a_write_that_has_ended_is_not_in_doubt() {
         for rewritten in [true, false] {

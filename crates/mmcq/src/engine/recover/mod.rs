@@ -50,7 +50,7 @@ use questions::state_pause_ns;
 
 /// Longest recovery from a failure (an incident), beyond the card's own times of reads and writes.
 const INCIDENT_NS: u64 = 12_000_000_000;
-/// Longest time of CMD12's response; CMD13 watches the busy after it.
+/// Time limit in ns of a CMD12 that recovery sends. A busy after the CMD12 is polled by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Most commands to the card that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;

@@ -51,8 +51,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Sets whether a write that is sent now must be flushed after its status has come. `first`: none
-    /// of its blocks was sent before.
+    /// Sets whether a flush must follow the write in slot `index`, which is sent now, after its
+    /// status has come. `first`: none of the write's blocks was sent before.
     pub fn set_flush_after(&mut self, index: u8, after: bool, first: bool) {
         let bit = 1 << index;
         self.at_mut(index).set_flush_after(after);
@@ -97,7 +97,8 @@ impl<const N: usize> Slots<N> {
         bits(self.settling).any(settles) || self.awaiting_flush().is_some()
     }
 
-    /// Returns the first queued write that is in the card's cache and waits for a flush.
+    /// Returns the slot of the first queued write that is in the card's cache and waits for a
+    /// flush; `None`: there is none.
     pub fn awaiting_flush(&self) -> Option<u8> {
         self.queue().find(|&at| self.at(at).awaits_flush())
     }

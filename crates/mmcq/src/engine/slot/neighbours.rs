@@ -44,9 +44,9 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Returns true if the last search has found that this queued read or write is ordinary and has
-    /// no neighbour: no other queued request begins where it ends, or ends where it begins. False:
-    /// not searched, or not so.
+    /// Returns true if the last search for neighbours has examined this queued read or write, and
+    /// has found that it is ordinary and has none. (A neighbour is a queued request that begins
+    /// where this one ends, or ends where it begins.) Otherwise returns false.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
@@ -66,8 +66,9 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request at the end of the queue that continues a waiting request, or is continued by
-    /// one. From then on no queued request is marked as having no neighbour.
+    /// Puts a request for the blocks from `start` on, before `end`, at the end of the queue. The
+    /// request continues a waiting one, or is continued by one. From then on no queued request is
+    /// marked as having no neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;

@@ -78,7 +78,8 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// Queues a read or write of these blocks. Used by the fast path (the path with few checks).
+    /// Queues a read or write in the slot `index`, whose blocks are those from `start` on, before
+    /// `end`. Used by the fast path (the path with few checks).
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
@@ -235,8 +236,9 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Marks as sent a read or write that was never in the queue. Stores its range of blocks, since
-    /// other requests are compared with it until a status of the card shows its result.
+    /// Marks as sent a read or write in the slot `index` that was never in the queue. Stores its
+    /// blocks (from `start` on, before `end`), since other requests are compared with them until a
+    /// status of the card shows its result.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);

@@ -28,7 +28,8 @@ use crate::spec::command::Command;
 use crate::spec::response::R1;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns CMD13 that reads which tasks are ready, if it is time for that.
+    /// Returns the CMD13 that reads which tasks are ready, and its step; `None`: it is not time for
+    /// that yet.
     pub fn question(&self, card: &Card, now_ns: u64) -> Option<(Step, Command)> {
         let asks = self.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
         let rca = card.target().map_or(0, |target| target.rca);

@@ -90,7 +90,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
-    /// Sends CMD49 that switches the queue on or off. The caller has emptied the queue.
+    /// Sends the CMD49 that switches the card's queue on (`on`) or off. The caller has emptied the
+    /// queue.
     pub(super) fn switch_sd_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         let Some(Dialect::Sd(queue)) = self.lane.tasks().map(|tasks| tasks.dialect()) else {
             return Turn::Pass;
@@ -154,8 +155,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register
-    /// is not as it was written, it is read again, a bounded number of times.
+    /// Handles the end of the CMD48 that read the SD register of the card's queue, after a switch
+    /// of the queue to `on`. If the register does not show that state, it is read again, a bounded
+    /// number of times; `tries` reads were repeated so far. `status`: the R1 of the CMD48.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {

@@ -279,7 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Gives the tasks that may be sent now to the command queue engine, by one write of its
-    /// doorbell register.
+    /// doorbell register. Returns the next step of the engine's loop.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;

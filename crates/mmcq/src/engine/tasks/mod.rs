@@ -50,8 +50,8 @@ const IDLE_NS: u64 = 10_000_000;
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.
     Pass,
-    /// The code for the queue has done something, so the engine's loop must look for its next
-    /// action again.
+    /// The code for the queue has done something, so the engine's loop must choose its next action
+    /// again.
     Again,
     /// The lane starts nothing now: it waits for the card, a timer or a request.
     Wait,
@@ -431,7 +431,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// Starts the data of a task that is ready.
+    /// Starts the data of the task with the number `id`, which is ready.
     fn execute_task(&mut self, id: u8, now_ns: u64) {
         let phase = self.batch.gather_task(&self.slots, self.lane.tasks(), id);
         let Some(tasks) = self.lane.tasks() else { return };

@@ -233,7 +233,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the status after a command that discards tasks or switches the queue.
+    /// Handles the status after a command that discards tasks or switches the queue (`after`). If
+    /// the card is still busy, the status is read again.
     fn looked(&mut self, after: After, status: R1, now_ns: u64) {
         self.settle(status.0);
         // The card may report that it does not switch while it is still busy, and reports that

@@ -146,7 +146,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Step::Done
     }
 
-    /// Writes the first registers of an operation; false if the operation is not supported.
+    /// Writes the first registers of an operation; returns false if the operation is not supported.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::PowerOff => {

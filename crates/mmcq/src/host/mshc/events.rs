@@ -131,8 +131,9 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// Reads the words of a tuning block that have arrived, and checks whether the block has ended.
-    /// Returns the result of the tuning command; `None` if its block has not ended.
+    /// Reads the words of a tuning block of `bytes` bytes that have arrived, and checks whether the
+    /// block has ended. Returns the result of the tuning command; `None` if its block has not
+    /// ended.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {
@@ -258,7 +259,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Fault { cause, stage, response }
     }
 
-    /// Transfers words while the FIFO has words or space; true if at least one word was
+    /// Transfers words while the FIFO has words or space; returns true if at least one word was
     /// transferred.
     fn move_words(&mut self, active: &mut Active, direction: Direction, segments: &[Segment]) -> bool {
         let before = active.left_bytes;

@@ -116,7 +116,7 @@ const fn mask_of(word: u32) -> u8 {
 pub(super) struct Bus {
     script: Script,
     wait: Wait,
-    /// Mode bits of SD_CFG1.
+    /// Mode bits of the register SD_CFG1 for the present bus timing.
     mode: u8,
     /// Bus width bits of SD_CFG1.
     width: u8,
@@ -142,11 +142,11 @@ enum Wait {
     /// The driver waits for the end of the register access of this step (an entry of the
     /// operation's script).
     Access { act: Act, deadline_ns: u64 },
-    /// The driver is called again. Only then a wait of this many nanoseconds begins. It does not
+    /// A wait of this many nanoseconds, which begins at the next call of the driver. It does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
     /// than the writes.
     Rest(u32),
-    /// A point in time has come; the value is that time in nanoseconds.
+    /// The driver waits until this time in nanoseconds.
     Until(u64),
 }
 

@@ -30,7 +30,7 @@ pub enum Chip {
 }
 
 impl Chip {
-    /// Returns the chip with these PCI IDs.
+    /// Returns the chip with the PCI vendor ID `vendor` and device ID `device`.
     ///
     /// # Errors
     /// [`RtsxInitError::Chip`] if the driver supports no chip with these IDs.

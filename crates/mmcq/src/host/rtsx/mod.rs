@@ -88,7 +88,8 @@ pub struct Rtsx<R: Regs, D: Dma> {
 /// State of the chip between two phases (commands with their data).
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// Whether the last command failed, with its data and busy, and the lines were not reset since.
+    /// Whether the last command, its data or its busy has failed, and the lines were not reset
+    /// since.
     upset: bool,
     /// Whether an interrupt event of a command came while no command was in progress. The driver
     /// clears such events before it starts the next command.

@@ -17,7 +17,7 @@ pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
     HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
 }
 
-/// Returns the HAIMR word that starts a read.
+/// Returns the HAIMR word that starts a read of `register`, an address inside the chip.
 pub(super) const fn read_word(register: u16) -> u32 {
     HAIMR_BUSY | (register as u32 & 0x3fff) << 16
 }

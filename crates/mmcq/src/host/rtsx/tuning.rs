@@ -31,8 +31,9 @@ impl Sweep {
         self.chosen.unwrap_or(self.next) & PHASE_MASK
     }
 
-    /// Records whether the block was good. Returns the phase to use when the search has found it;
-    /// `None` before. A search without success begins again, until the caller has no more blocks.
+    /// Records whether the tuning block at the present phase was received without an error
+    /// (`good`). Returns the phase to use when the search has found it; `None` before. A search
+    /// without success begins again, until the caller has no more blocks.
     pub(super) fn judge(&mut self, good: bool) -> Option<u8> {
         if let Some(chosen) = self.chosen {
             *self = Sweep::new();

@@ -324,7 +324,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Reads one block from the buffer port into contiguous memory at `place`.
+    /// Reads one block of `bytes` bytes from the buffer port into contiguous memory at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
@@ -369,8 +369,9 @@ fn gone(active: &Active) -> Fault {
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
-/// Returns the fault for the error bits of a command with its data. Errors of the command are
-/// decoded first: after them, errors of the data mean nothing.
+/// Returns the fault for the bits `errors` of a command with its data; `auto_status` has the errors
+/// of an automatic command. Errors of the command are decoded first: after them, errors of the data
+/// mean nothing.
 pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match work {

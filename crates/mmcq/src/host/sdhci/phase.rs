@@ -122,8 +122,9 @@ pub(super) struct Transfer {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Starts a transfer that differs from an earlier one only in its blocks and its memory.
-    /// Returns false and does nothing if other registers must change.
+    /// Starts a transfer, with the timeout `timeout_ns` of the card, that differs from an earlier
+    /// one only in its blocks and its memory. Returns false and does nothing if other registers
+    /// must change.
     #[inline(always)]
     pub(super) fn start_fast_data(
         &mut self,
@@ -279,8 +280,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Writes the registers for a data transfer, except argument and command. Returns how the data
-    /// are transferred, and the transfer mode.
+    /// Writes the registers for a data transfer, except argument and command. `timeout_ns`: how
+    /// long the controller waits for the card. Returns how the data are transferred, and the
+    /// transfer mode.
     #[inline]
     fn program_data(
         &mut self,

@@ -19,7 +19,7 @@ const STBY: u32 = 3 << 9;
 const TRAN: u32 = 4 << 9;
 /// State `data` of a card, in the form of [`STBY`].
 const DATA: u32 = 5 << 9;
-/// State `rcv` of a card, in the form of [`STBY`].
+/// State `rcv` of a card (6) in its place in an R1, bits 12:9.
 const RCV: u32 = 6 << 9;
 /// State `prg` of a card, in the form of [`STBY`].
 const PRG: u32 = 7 << 9;

@@ -17,7 +17,7 @@ pub(super) struct Line<P: Port> {
     pub byte_ns: u32,
     clock_hz: u32,
     selected: bool,
-    /// Whether an SPI exchange (bytes in both directions) was started, and the driver has not seen
+    /// Whether an SPI exchange (bytes in both directions) was started and the port has not reported
     /// its end yet.
     going: bool,
     /// Whether an exchange has ended since the beginning of the present call.

@@ -16,7 +16,7 @@ use crate::spec::response::{R1, Response};
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
-/// Bytes within which a card must respond [SD 7.5.1, N_CR], after those of the command's exchange.
+/// Number of bytes after the command's exchange within which a card must respond [SD 7.5.1, N_CR].
 const ANSWER_LATE: usize = 8;
 /// Largest number of tries of CMD0 before its wrong response becomes a failure; also the largest
 /// number of tries of CMD59.
@@ -95,7 +95,7 @@ fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
 
 impl Program {
     /// Makes the sequence of exchanges on the SPI bus that executes a phase (command, data and
-    /// busy).
+    /// busy). `timeout_ns`: longest time that the card may need for the data or the busy.
     pub fn of(
         phase: &Phase,
         card: &mut Card,

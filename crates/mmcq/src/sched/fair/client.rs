@@ -69,8 +69,9 @@ impl Client {
         *ahead = ahead.saturating_sub(by);
     }
 
-    /// Notes a synchronous request that has come in. A think time above `longest_ns` counts as
-    /// `longest_ns`.
+    /// Notes a synchronous request that has come in, and updates the client's mean think time: the
+    /// time from the end of its last request to the arrival of this one. A longer one than
+    /// `longest_ns` counts as `longest_ns`.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
         let follows = self.end == request.lba as u32;

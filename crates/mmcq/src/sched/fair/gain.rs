@@ -49,10 +49,10 @@ impl Gain {
         };
     }
 
-    /// Returns whether the card should stay idle for `think_ns` until a read comes that has this
-    /// length and continues the last read. That pays if the wait and this read take less time than
-    /// a read of another place. Returns true as long as the times of both kinds of read are not
-    /// known.
+    /// Returns whether the card should stay idle for `think_ns` until a read comes that has
+    /// `blocks` blocks and continues the last read. That pays if the wait and this read take less
+    /// time than a read of another place. Returns true as long as the times of both kinds of read
+    /// are not known.
     pub(super) fn is_worth(&self, blocks: u32, think_ns: u64) -> bool {
         let known = blocks == self.blocks && self.follow_ns != 0 && self.jump_ns != 0;
         !known || u64::from(self.follow_ns).saturating_add(think_ns) < u64::from(self.jump_ns)

@@ -31,7 +31,8 @@ pub(super) struct Costs {
 impl Costs {
     pub const NEW: Costs = Costs { seen: 0, mean_units: 0, mean_ns: 0, spread: 0, joint: 0, per_block_ns: 0 };
 
-    /// Learns from a transfer of this many blocks and this time.
+    /// Learns from a transfer of `blocks` blocks that took `took_ns`: updates the mean time per
+    /// block.
     pub fn learn(&mut self, blocks: u32, took_ns: u64) {
         let units = i64::from(blocks.clamp(1, 0xffff)) * UNITS;
         let took_ns = took_ns.min(LONGEST_NS) as i64;

@@ -56,9 +56,9 @@ use ways::{Loop, Ways};
 /// First balance, in ns, of an account. Time that is lost by a delayed start of a transfer is paid
 /// from the account; if it has too little, no start is delayed.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account of time that may be lost by delaying starts, in multiples of the
-/// fixed time of a transfer. It limits the loss when a client stops that has always sent its next
-/// request.
+/// Largest balance of the account from which the time that delayed starts lose is paid, in
+/// multiples of the fixed time of a transfer. It limits the loss when a client that has always sent
+/// its next request stops doing so.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: each transfer allows the engine to lose 1/256 of the transfer's time by delayed starts.
 /// These times are added in an account, and each loss is subtracted.
@@ -91,7 +91,8 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time in ns at which the transfer starts, even if more requests are still expected.
+    /// Latest time in ns at which the delayed transfer starts, even if more requests are still
+    /// expected.
     last_ns: u64,
     /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,

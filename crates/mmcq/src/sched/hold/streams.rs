@@ -32,7 +32,7 @@ pub(crate) struct Run {
     pub first_ns: u64,
     /// Time in ns at which the last request of the run came.
     pub last_ns: u64,
-    /// Longest time between two arrivals in a row, as far as it was measured.
+    /// Longest time in ns between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Stream {
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
-    /// The block after the last request.
+    /// The block after the last block of the stream's last request.
     next: u64,
     /// Usual time in ns from the completion of requests until their client's first new request
     /// comes, without the part that grows with the number of completed requests; 0: not known.
@@ -427,8 +427,8 @@ impl Streams {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
 
-    /// Returns the known sequence of consecutive requests (stream) whose last request ends at block
-    /// `end`.
+    /// Returns the known sequence of consecutive requests (stream) of this direction whose last
+    /// request ends before block `end`; `None`: no such stream is known.
     pub fn ending_at(&self, direction: Direction, end: u64) -> Option<Stream> {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }

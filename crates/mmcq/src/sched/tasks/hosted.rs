@@ -11,8 +11,8 @@ use crate::host::QueueFault;
 pub(crate) const HALT_NS: u64 = 500_000_000;
 /// Time limit in ns for the command queue engine to discard its tasks; no data are transferred.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
-/// After this many reported ends of tasks that the command queue engine did not have, it is not
-/// used any more.
+/// The driver stops using the command queue engine after this many reported ends of tasks that the
+/// engine did not have.
 const STALE_MAX: u8 = 4;
 
 /// The states of the controller's command queue engine.

@@ -384,7 +384,7 @@ impl Tasks {
         })
     }
 
-    /// Stores which tasks the card reports as ready; an error if this contradicts earlier reports.
+    /// Stores the ready tasks in `status`, one bit each; an error if it contradicts earlier ones.
     pub(crate) fn apply_ready_bits(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
         // A card that is polled during a task's data may still report that task as ready.

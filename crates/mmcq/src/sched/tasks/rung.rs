@@ -23,9 +23,10 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Records a task of one request. The driver describes the task to the command queue engine in
-    /// memory and starts it by its doorbell bit, with no separate commands to announce it to the
-    /// card.
+    /// Records a task of one request. `id`: number of the task; `start` and `end`: its first block,
+    /// and the block behind its last; `first`: slot of the request. The driver describes the task
+    /// to the command queue engine in memory and starts it by its doorbell bit, with no separate
+    /// commands to announce it to the card.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,

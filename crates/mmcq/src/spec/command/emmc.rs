@@ -57,8 +57,8 @@ pub const fn send_ext_csd() -> Command {
     Command::new(8, 0, Resp::R1)
 }
 
-/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt (HPI), on devices that use CMD12 for it
-/// [eMMC 6.10.4].
+/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt (HPI) to the device with the address `rca`,
+/// on devices that use CMD12 for it [eMMC 6.10.4].
 pub const fn stop_transmission_hpi(rca: u16) -> Command {
     Command::new(12, rca_arg(rca) | 1, Resp::R1b)
 }

@@ -102,7 +102,8 @@ pub const fn address_extension(upper: u8) -> Command {
     Command::new(22, (upper & 0x3f) as u32, Resp::R1)
 }
 
-/// CMD32 `ERASE_WR_BLK_START`: sets the first block to erase [SD 4.3.5].
+/// CMD32 `ERASE_WR_BLK_START`: sets the first block to erase; `addr` is its address as the card
+/// counts it [SD 4.3.5].
 pub const fn erase_wr_blk_start(addr: u32) -> Command {
     Command::new(32, addr, Resp::R1)
 }

@@ -16,8 +16,8 @@ const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
 
 impl Supervisor {
-    /// Plans to report the card in the card slot to the supervisor again, after a pause that
-    /// doubles.
+    /// Plans to report the card in the card slot to the supervisor again, after a pause twice as
+    /// long as the one before it, `before_ns`.
     pub fn try_again_later(&mut self, timers: &mut Timers, before_ns: u64, now_ns: u64) {
         let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
         self.helping_mut().retry_ns = retry_ns;

@@ -113,7 +113,7 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// An open transfer: its end was not sent to the card yet.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),

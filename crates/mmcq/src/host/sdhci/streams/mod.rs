@@ -104,7 +104,8 @@ enum Open {
     /// A write that only the card keeps open. For the controller each of its parts, a command with
     /// its data, is a complete transfer.
     Carrier,
-    /// The transfer cannot be continued.
+    /// No more blocks can follow: the controller has ended its part of the transfer, and only the
+    /// CMD12 to the card is still to be sent.
     Ended,
 }
 

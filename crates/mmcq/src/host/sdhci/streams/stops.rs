@@ -86,7 +86,8 @@ pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Starts CMD18 or CMD25 with the data of the first request.
+    /// Starts CMD18 or CMD25 with the data of the first request. `step`: bytes from one stop of
+    /// SDMA to the next; `timeout_ns`: how long the controller waits for the card.
     pub(super) fn begin_stops(
         &mut self,
         phase: &Phase,
@@ -151,9 +152,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Prepares the driver's state for data during which SDMA stops at memory boundaries. `begins`:
-    /// the data begin a transfer; otherwise they continue one. `step`: bytes from one boundary to
-    /// the next.
+    /// Prepares the driver's state for `blocks` blocks of data, during which SDMA stops at memory
+    /// boundaries. `begins`: the data begin a transfer; otherwise they continue one. `step`: bytes
+    /// from one boundary to the next.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
