@@ -103,7 +103,7 @@ impl fmt::Display for Operation {
 }
 
 /// Returns the numbers of the partitions, apart from the user area, that requests may use on this
-/// card.
+/// card. `card`: index of the card in [`EVERY_CARD`](super::run::EVERY_CARD).
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
     match super::run::EVERY_CARD[card] {

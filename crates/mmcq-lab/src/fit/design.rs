@@ -160,11 +160,11 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
     information + row.transpose() * row / (noise * noise)
 }
 
-/// Returns, for each value in `values`, the job whose figure would determine this value best;
-/// `None` if no job helps enough. Before the model runs, calls `told` with the count of runs.
+/// Returns, for each value in `values`, the name of the job to measure next, since its figure would
+/// determine this value best. `None`: no job would halve the uncertainty of the value. Before the
+/// model runs, calls `told` with the number of runs to come.
 ///
-/// # Errors
-/// The model cannot run the jobs; the error is one line.
+/// # Errors The model cannot run the jobs; the error is one line.
 pub fn more(
     open: &Open<'_>,
     values: &[usize],

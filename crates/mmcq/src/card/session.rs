@@ -364,7 +364,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
-    /// Returns whether DAT3 to DAT0 have these levels.
+    /// Returns whether DAT3 to DAT0 have these levels: bit n of `levels` is the level of DATn.
     pub fn lines_are(&self, levels: u8) -> bool {
         self.asked(0, |host| host.dat_levels().into()) == levels.into()
     }

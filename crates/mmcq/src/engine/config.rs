@@ -127,7 +127,7 @@ impl Abilities {
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
-    /// Returns whether the abilities have been set.
+    /// Returns whether the card's abilities were read: false for [`UNKNOWN`](Self::UNKNOWN).
     pub const fn are_known(&self) -> bool {
         self.erase.unit_blocks != 0
     }

@@ -63,7 +63,8 @@ struct Run {
     ended_ns: u64,
 }
 
-/// A request that has not come after this many usual pauses of its client is late.
+/// A client's next contiguous request counts as late when this many times the client's usual pause
+/// between two requests has passed.
 const LATE: u64 = 4;
 
 impl Run {

@@ -267,9 +267,9 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Forgets the open transfer after a recovery (an open transfer waits for requests that
-    /// continue it). Returns true if the card's status after writes that were already reported
-    /// complete is still missing: the caller reads it now.
+    /// Forgets the open transfer (one that waits for requests that continue it) after a recovery.
+    /// Returns true if the caller must read the card's status now: some writes were reported
+    /// complete before their status was read. `ledger` keeps track of these writes.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.

@@ -96,7 +96,8 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Prepares the PHY for a tuning in this timing.
+    /// Prepares the PHY for a tuning in this timing. `first` is false if the method is called again
+    /// because it returned [`Step::Wait`].
     fn before_tuning(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done

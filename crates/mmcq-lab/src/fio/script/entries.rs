@@ -5,7 +5,7 @@ use super::{Entry, Op, When};
 
 /// Unit in bytes of the offsets and lengths in the compact form.
 const BLOCK: u64 = 512;
-/// Number of the lowest bits in an element of `places`, which hold the operation.
+/// How many bits of an element of `places` hold the operation; they are its lowest bits.
 const OP_BITS: u32 = 3;
 /// Number of bits of an element of `places` that hold the time code: when the request may start
 /// ([`AT_ONCE`] and the like). They are above the bits of the operation, and below those of the

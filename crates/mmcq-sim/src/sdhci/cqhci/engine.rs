@@ -307,7 +307,8 @@ impl Engine {
         self.work.stopped |= self.work.moving.take().is_some();
     }
 
-    /// Returns the next step of the engine. `idle` tells whether the data lines are free.
+    /// Returns what the command queue engine does next, such as sending a command or waiting until
+    /// a time. `idle`: the data lines are free.
     pub fn next(&mut self, idle: bool, now_ns: u64) -> Step {
         if !self.has_bus() || self.work.sending.is_some() {
             return Step::Nothing;

@@ -44,8 +44,8 @@ const SEND_QUEUE_STATUS: u32 = 1 << 15;
 const MAX_STEPS: u32 = 128;
 
 impl Sdhci {
-    /// Converts an offset in the controller's register space to an offset in the engine's
-    /// registers; `None` if no register of the engine is there.
+    /// Converts an offset in the controller's register space to an offset in the registers of its
+    /// command queue engine; `None` if no register of that engine is there.
     pub(super) fn queue_register(&self, offset: u16) -> Option<u16> {
         let base = self.cqe.as_ref()?.config().offset;
         offset.checked_sub(base).filter(|&register| register < BYTES)

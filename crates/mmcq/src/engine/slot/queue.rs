@@ -129,9 +129,10 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the remaining blocks of an erase, from `start` up to but not including `end`. They go
-    /// directly before the first waiting request that overlaps them, or that is a barrier other
-    /// than an erase. If there is no such request, they go to the end of the queue.
+    /// Queues the remaining blocks of the erase in slot `index`, from block `start` up to but not
+    /// including `end`. They go directly before the first waiting request that overlaps them, or
+    /// that is a barrier other than an erase. If there is no such request, they go to the end of
+    /// the queue.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);

@@ -53,7 +53,7 @@ pub(super) enum Turn {
     /// The code for the queue has done something, so the engine's loop must look for its next
     /// action again.
     Again,
-    /// The lane starts nothing now: it waits for the card, a timer or a request.
+    /// The engine starts nothing on the bus now: it waits for the card, a timer or a request.
     Wait,
 }
 

@@ -94,7 +94,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.go_idle::<H>(timers, now_ns);
     }
 
-    /// Handles a card that has switched its queue on or off.
+    /// Handles the end of the command that switches the card's queue: `on` says whether the queue
+    /// is on now.
     pub fn switched<H: Host>(&mut self, timers: &mut Timers, on: bool, now_ns: u64) {
         let Some(tasks) = self.tasks_mut() else { return };
         if on {

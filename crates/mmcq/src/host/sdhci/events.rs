@@ -276,8 +276,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
-    /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
-    /// left. `offered`: an interrupt has reported that the buffer is ready.
+    /// Transfers blocks by the CPU, from the controller's buffer to memory if `read`, else from
+    /// memory to the buffer. Goes on while the buffer is ready and the transfer has blocks left.
+    /// `offered`: an interrupt has reported that the buffer is ready. `segments`: the memory.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;

@@ -511,7 +511,7 @@ impl Tasks {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
-    /// Removes a task that failed.
+    /// Removes task `id`, which has failed; no task's data are being transferred any more.
     pub(crate) fn take_out(&mut self, id: u8) {
         self.take_off(id);
         self.running = NONE;
@@ -567,7 +567,7 @@ impl Tasks {
         self.failures.again(now_ns)
     }
 
-    /// Stops the use of the queue. Returns false if its use was stopped before.
+    /// Stops the use of the card's queue, and stores the reason `why`. Returns false if already done.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);

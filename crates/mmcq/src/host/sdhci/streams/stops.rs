@@ -163,9 +163,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Acknowledges the interrupts of a phase (a command with its data) that uses SDMA, where the
-    /// DMA stops at every memory boundary and the driver must continue it. Returns the events for
-    /// the engine.
+    /// Acknowledges the interrupts of a phase (a command with its data) that uses SDMA. Its DMA
+    /// stops at every memory boundary, and then the driver sets the next address. `segments`:
+    /// memory of the phase's data. Returns the events for the engine.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
