@@ -159,7 +159,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
     }
 
-    /// Takes the buffer for data. After a dropped call, takes the buffer back from the engine.
+    /// Takes the buffer for data, of at least `bytes` bytes. If an earlier call was dropped, takes
+    /// the buffer back from the engine. Errors: the buffer is still in use, or is too short.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));

@@ -73,7 +73,9 @@ end of a command, or of its data, to the begin of the next.
 /// Number of 32-bit words in the payload (data) of a packet.
 const PAYLOAD_WORDS: f64 = 512.0;
 
-/// Runs the experiment on this board after `changes`, and returns the rows of the table.
+/// Runs the SDIO experiment on the board `name` after `changes` (`KEY=VALUE`), and returns the rows
+/// of the table. Before each setting calls `progress` with its name. Without changes the rows also
+/// show the published values.
 pub fn board(
     name: &str,
     changes: &[String],

@@ -141,7 +141,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
-    /// Returns whether the card is no longer in the slot.
+    /// Returns whether the session's card is no longer the one in the slot: it was taken out or
+    /// replaced.
     pub fn is_over(&self) -> bool {
         self.stack.with(|engine| !engine.is_meant(self.card))
     }

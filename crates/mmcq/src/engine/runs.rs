@@ -163,7 +163,8 @@ const CONTINUE_FAULTS_MAX: u8 = 2;
 /// last.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// The transfer that the card has not seen the end of.
+    /// The open transfer: the card still waits for its next blocks, or for its stop command;
+    /// `None`: there is none.
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,

@@ -232,8 +232,9 @@ impl Bits<'_> {
         }
     }
 
-    /// Returns the fastest clock in hertz. A reserved code reads as the clock that every card has:
-    /// 25 MHz on SD, 26 MHz on eMMC.
+    /// Returns the fastest clock in hertz (TRAN_SPEED). `values`: the standard's table of ten times
+    /// the time value. A reserved code gives the clock that every card has: 25 MHz on SD, 26 MHz on
+    /// eMMC.
     fn tran_speed_hz(&self, values: &[u8; 16]) -> u32 {
         let (value, unit_hz) = match (value_at(values, self.at(102, 99)), self.at(98, 96)) {
             (0, _) | (_, 4..) => (value_at(values, 6), 1_000_000),

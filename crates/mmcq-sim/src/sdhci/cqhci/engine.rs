@@ -263,7 +263,8 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Clears the tasks of these slots during a halt (register CQTCLR).
+    /// Clears the tasks of these slots (bit n for slot n) while the command queue engine is halted:
+    /// the effect of a write to register CQTCLR.
     pub fn clear(&mut self, bits: u32) {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;

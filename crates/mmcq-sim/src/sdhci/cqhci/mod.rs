@@ -80,7 +80,8 @@ impl Sdhci {
         }
     }
 
-    /// Writes a register of the command queue engine.
+    /// Writes `value` to a register of the command queue engine; `register`: offset in its
+    /// registers. An access of another size than 4 bytes is a violation.
     pub(super) fn queue_write(&mut self, register: u16, size: u8, value: u32, now: u64) {
         if size != 4 {
             return self.violation("a register of the queue engine is not written as 32 bits");

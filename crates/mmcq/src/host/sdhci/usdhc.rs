@@ -262,8 +262,8 @@ impl<R: Regs> Usdhc<R> {
             | word & PROTOCOL_SAME
     }
 
-    /// Writes Host Control 1. The board switches the supply, so Power Control only reads back what
-    /// was written.
+    /// Writes `word`, the SDHCI's registers Host Control 1 (bits 7:0) and Power Control (15:8). The
+    /// board switches the supply, so Power Control is only stored, and read back later.
     fn set_control(&self, word: u32) {
         let control = word as u8;
         self.high_speed.set(control & CONTROL_HIGH_SPEED);
