@@ -454,7 +454,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 }
 
-/// Returns the bus timing for a clock in hertz.
+/// Returns the bus timing for a clock of `hz` hertz; `signal18`: the signal lines have 1.8 V.
 fn timing(hz: u32, signal18: bool) -> Timing {
     match (signal18, hz) {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,

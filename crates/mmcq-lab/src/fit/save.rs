@@ -101,7 +101,8 @@ pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<
     Ok(document.to_string())
 }
 
-/// Sets the interval of a value in its table, or removes the old interval of a value without one.
+/// Sets the interval in which the value `name` of this table lies; `None` removes an interval that
+/// the table has for it.
 fn set_interval(table: &mut Item, name: &str, interval: Option<[f64; 2]>) {
     let known = table.get_mut(INTERVAL).and_then(Item::as_table_like_mut);
     match (interval, known) {

@@ -283,7 +283,8 @@ impl Tasks {
         }
     }
 
-    /// Removes one task. Returns false if the queue has no task with this number.
+    /// Removes task `id`. Returns false if the queue has no task with this number. `load_ns`: time
+    /// in ns in which the flash loads a page.
     pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();

@@ -264,8 +264,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.wait_ready(timeout_ns).await
     }
 
-    /// Starts a command with R1b. If busy does not end within one wait for an interrupt, the step
-    /// is [late](Self::late), and the caller polls the card's status.
+    /// Starts a command with R1b whose busy may last `timeout_ns`. The first wait for an interrupt
+    /// is shorter ([`BUSY_LOOK_NS`]). If busy has not ended then, the step is [late](Self::late),
+    /// and the caller polls the card's status.
     fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)

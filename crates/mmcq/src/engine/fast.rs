@@ -92,8 +92,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
     }
 
-    /// Accepts a request while a start is delayed, if nothing prevents that and the request may
-    /// join the delayed transfer.
+    /// Accepts a request while the start of a transfer is delayed, if the request may join that
+    /// transfer. Returns its slot; `None`: the request was not accepted, and the caller must submit
+    /// it by the general path.
     #[inline(never)]
     pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         self.submit_blocks::<true>(request.kind.span()?, request, now_ns)

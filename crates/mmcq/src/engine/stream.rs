@@ -187,8 +187,9 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long, in ns, a transfer of this direction waits for a request that continues it,
-    /// when its data are over and no request is queued; then it is closed.
+    /// Returns how long, in ns, a transfer of this direction is kept open after its data, while no
+    /// request is queued. If no request has continued it by then, the engine closes it. 0: it is
+    /// closed at once.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {

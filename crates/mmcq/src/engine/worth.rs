@@ -117,8 +117,9 @@ impl Worth {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: the
-    /// transfer continued one that was left open, so it had no command of its own.
+    /// Updates the mean time of a transfer's start and end from one measurement: `beside_ns` is its
+    /// duration in ns minus the time of its data on the wire. `on`: the transfer continued one that
+    /// was left open, so it had no command of its own.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }

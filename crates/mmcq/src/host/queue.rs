@@ -381,9 +381,9 @@ pub unsafe trait CommandQueueHost {
     /// engine begins with the lowest slot. Returns the slots whose doorbell was written.
     fn ring(&mut self, slots: u32) -> u32;
 
-    /// Acknowledges all events of the engine, and returns them. Called from the interrupt, and
-    /// before a deadline counts as missed. Events that the method has not read keep the interrupt
-    /// line asserted.
+    /// Acknowledges all events of the command queue engine, and returns them. Called from the
+    /// interrupt, and before a deadline counts as missed. Events that the method has not read keep
+    /// the interrupt line asserted.
     fn ack_queue(&mut self) -> QueueEvents;
 
     /// Acknowledges task ends like [`ack_queue`](Self::ack_queue), in short form. Returns the slots

@@ -446,7 +446,8 @@ impl EmmcCard {
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
 
-    /// Executes CMD18 in the RPMB partition.
+    /// Executes CMD18 in the RPMB partition. `count`: argument of the CMD23 before it; without
+    /// CMD23 the command is illegal.
     fn rpmb_read(&mut self, count: Option<Count>) -> Reply {
         let (Some(count), Some(rpmb)) = (count, &mut self.rpmb) else { return self.illegal() };
         rpmb.asked(count.blocks);

@@ -119,7 +119,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends a command for the card's queue that transfers no data and causes no busy, such as
-    /// CMD44.
+    /// CMD44. `step`: what the command does, so that its response is handled accordingly.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -163,7 +163,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Sends CMD48, or CMD43: the card discards all tasks.
+    /// Makes the card discard all tasks of its queue: sends CMD48 to an eMMC, CMD43 to an SD card.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
         let discard = match self.lane.is_sd_queue() {
             true => sd::q_management(SdQueueOp::AbortAll),

@@ -305,7 +305,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (0..END_LOOKS).all(|_| self.port.read32(PRESENT) & PRESENT_DAT_INHIBIT != 0)
     }
 
-    /// Returns whether the buffer becomes ready for a block, within `looks` reads of Present State.
+    /// Returns whether one of the bits `ready` (buffer ready for a read or a write) is set in
+    /// Present State, which is read at most `looks` times.
     fn buffer_is(&self, ready: u32, looks: u32) -> bool {
         (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }

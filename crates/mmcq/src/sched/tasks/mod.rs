@@ -263,8 +263,8 @@ impl Tasks {
         !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
-    /// Returns all task numbers in use, bit n for task n: tasks that are described, announced or
-    /// executed.
+    /// Returns all task numbers in use, bit n for task n: the tasks that the card knows, the one
+    /// that is just being sent to it (CMD44 and CMD45), and the one that is being executed.
     #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
