@@ -213,7 +213,8 @@ impl Checker {
         self.live
     }
 
-    /// Returns the time in ns at which the oldest request without an answer was submitted.
+    /// Returns the time in ns at which the oldest request without an answer was submitted; `None`:
+    /// all requests are answered.
     #[must_use]
     pub fn oldest_ns(&self) -> Option<u64> {
         self.requests.iter().filter(|r| r.number != 0).map(|r| r.submitted_ns).min()

@@ -182,8 +182,8 @@ impl Csd {
         }
     }
 
-    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2],
-    /// [eMMC 6.8.2].
+    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2], [eMMC
+    /// 6.8.2]. `clock_hz`: bus clock, since the CSD declares a part of this time in clocks.
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
         let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {

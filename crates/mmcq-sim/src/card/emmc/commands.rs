@@ -72,8 +72,8 @@ impl EmmcCard {
         }
     }
 
-    /// Executes a command while the device is not selected, or while a transfer or busy is under
-    /// way.
+    /// Executes the command CMD`index` with the argument `arg` while the device is not selected, or
+    /// while a transfer or busy is under way.
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
         match (index, self.interface.state) {

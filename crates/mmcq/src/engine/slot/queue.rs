@@ -49,7 +49,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Returns the slot of the queued command of an I/O function (CMD52 or CMD53) that has waited
-    /// longest.
+    /// longest; `None`: no such command is queued.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))

@@ -152,7 +152,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Sends CMD6 that switches the queue on or off. The caller has emptied the queue.
+    /// Sends the command that switches the card's queue on (`on`) or off: CMD6 to an eMMC, a write
+    /// of an extension register to an SD card. The caller has emptied the queue.
     pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         if self.lane.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);

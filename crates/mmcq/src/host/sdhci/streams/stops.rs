@@ -120,7 +120,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     }
 
     /// Continues a transfer by SDMA that stops at boundaries of memory ([`Stops`]), with the memory
-    /// of the next request. One or two register writes do this.
+    /// of the next request (`segments`). One or two register writes do this. An error, before any
+    /// write: the request does not fit the open transfer.
     pub(super) fn continue_stops(
         &mut self,
         phase: &Phase,
