@@ -21,7 +21,8 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
 /// the CPU is idle, in thousands of cycles per second.
 type Published = (f64, f64);
 
-/// Settings of the publication's board, with their published values.
+/// Settings of the SDIO experiment: name, stack with its context, and the published values of the
+/// original board (`None`: none were published).
 const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
     ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),

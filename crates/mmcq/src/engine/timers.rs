@@ -58,7 +58,7 @@ pub(super) struct Timers {
     help_ns: u64,
     /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
-    /// When the card's power may be switched off and on again.
+    /// Earliest time in ns at which recovery may switch the card's power off and on again.
     cycle_ns: u64,
 }
 

@@ -13,7 +13,7 @@ const OP_BITS: u32 = 3;
 const WHEN_BITS: u32 = 2;
 /// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
-/// Value of an element of `dues` that means "no time".
+/// Value of an element of `dues`, the start times of requests, for a request without a time.
 const NONE: u64 = u64::MAX;
 
 /// Value of the time code, which says when a request starts: at once, without waiting for anything.

@@ -53,7 +53,7 @@ pub struct Hosted {
     blocks: u32,
     /// Number of blocks of the largest task so far.
     largest: u32,
-    /// Most segments of a task.
+    /// Largest number of memory segments of a task.
     segments: u16,
     /// Whether the engine has already read the registers to see whether the oldest task has ended
     /// without an interrupt; false again when a task ends.
