@@ -567,7 +567,7 @@ impl Tasks {
         self.failures.again(now_ns)
     }
 
-    /// Stops the use of the card's queue, and stores the reason `why`. Returns false if already done.
+    /// Stops the use of the queue, and stores the reason `why`. Returns false if already stopped.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);
