@@ -562,7 +562,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Returns the text with each `${NAME}` replaced by this environment variable, which must exist.
+    /// Returns the text with each `${NAME}` replaced by that environment variable; it must exist.
     fn expand(&self, text: &str, place: &Place) -> Result<String, ParseError> {
         const VALUE_BYTES_MAX: usize = 4096;
         let mut out = String::new();
