@@ -380,7 +380,8 @@ pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq
     platform.wait(idle);
 }
 
-/// Repeats a call while no slot or mapping is free, at most for the platform's `patience_ms`.
+/// Executes `call`, and repeats it while it fails because no slot or DMA mapping is free, for at
+/// most the platform's `patience_ms`. Returns 0, or the code of the last error.
 pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,

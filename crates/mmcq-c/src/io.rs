@@ -467,7 +467,8 @@ fn piece(io: &Io, left: u32) -> u32 {
     split.next(left).map_or(left, |count| split.bytes(count)).clamp(1, left)
 }
 
-/// Makes a call on the card interrupt. Only one thread may use it at a time; another one gets
+/// Calls `call` with the library's object for waiting on the card interrupt of controller `host`,
+/// and returns its result. Only one thread may use the object at a time; another one gets
 /// `MMCQ_E_STATE`.
 fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> i32) -> i32 {
     let open @ (place, stack, platform) = match open(host) {

@@ -45,10 +45,9 @@ unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
 }
 
 /// Returns the checked arguments of a call that works without a key, and whether there is a key. If
-/// the key is null, the arguments have 32 zeros as the key.
+/// the key is null, the arguments have 32 zeros as the key. `None`: a pointer is not valid.
 ///
-/// # Safety
-/// The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
+/// # Safety The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
 unsafe fn perhaps_keyless(how: *const mmcq_rpmb) -> Option<(Given, bool)> {
     if how.is_null() || !how.is_aligned() {
         return None;

@@ -66,7 +66,8 @@ async fn carried((io, moves): (Io, Moves)) -> Ended {
     }
 }
 
-/// Data of a transfer in addition to its future.
+/// What must be known when the transfer of an I/O function has ended: the program's request and its
+/// callback, the mapped memory, and the function's handle.
 #[derive(Clone, Copy)]
 struct Owner {
     request: NonNull<mmcq_io_request>,

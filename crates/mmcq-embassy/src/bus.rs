@@ -159,7 +159,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
     }
 
-    /// Takes the buffer for data. After a dropped call, takes the buffer back from the engine.
+    /// Takes the buffer for data, of at least `bytes` bytes. If an earlier call was dropped, takes
+    /// the buffer back from the engine. Errors: the buffer is still in use, or is too short.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
@@ -453,7 +454,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 }
 
-/// Returns the bus timing for a clock in hertz.
+/// Returns the bus timing for a clock of `hz` hertz; `signal18`: the signal lines have 1.8 V.
 fn timing(hz: u32, signal18: bool) -> Timing {
     match (signal18, hz) {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,

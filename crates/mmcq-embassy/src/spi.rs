@@ -42,7 +42,8 @@ enum Way {
 
 struct Inner<'b> {
     job: Option<Job>,
-    /// Result of the last exchange: true if it had no error.
+    /// Result of the last exchange: true if it had no error; `None`: no result has come since the
+    /// exchange was started.
     done: Option<bool>,
     /// The buffer; `None` while the runner has it, or while the port copies data into or out of it.
     buffer: Option<&'b mut [u8; BYTES]>,

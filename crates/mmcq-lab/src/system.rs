@@ -89,8 +89,8 @@ pub trait Front {
     /// Executes on this core a step of the stack's code, after the step's CPU cost has been spent.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
-    /// Handles a timer, set by this stack or its environment, that has expired. Called in interrupt
-    /// context.
+    /// Handles the timer `number` of this stack or its environment, whose time has come. Called in
+    /// interrupt context.
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }

@@ -311,7 +311,8 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, to_ns, queue);
     }
 
-    /// Adds deferred work to a core. The core does it before any thread.
+    /// Adds deferred work (such as a soft interrupt) to a core, which does it before any thread. It
+    /// takes `cost_ns` of CPU time in ns; then `action` is due.
     pub fn defer<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -368,8 +369,9 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Handles an event. If it ends a piece of work, returns the action of that work: the caller
-    /// must do the action now, on the returned core, and then call [`Cpu::resume`].
+    /// Handles an event of the CPU. If it ends a piece of work, returns the core and the action of
+    /// that work: the caller must do the action now, on that core, and then call [`Cpu::resume`].
+    /// `None`: there is nothing to do.
     pub fn event<E: From<CpuEvent>>(
         &mut self,
         event: CpuEvent,

@@ -55,7 +55,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns whether the line is low and no fault holds it low.
+    /// Returns whether the interrupt line can rise: it is low, and no fault keeps it low.
     pub fn may_rise(&self) -> bool {
         !self.high && !self.lost
     }
@@ -245,8 +245,8 @@ pub(crate) trait Core {
         self.struck_anywhere(point, strike, now_ns)
     }
 
-    /// Counts the event of a response. Returns the fault that strikes it; `None` if no fault
-    /// strikes.
+    /// Counts a response as an event at which a fault may strike. Returns the fault that strikes
+    /// it; `None` if no fault strikes.
     fn strike_answer(&mut self, answer: Answer, now_ns: u64) -> Option<Strike> {
         let strike = self.strike(Point::Response, now_ns);
         let is_lost = matches!(strike, Some(Strike::Lost | Strike::Crc | Strike::EndBit | Strike::Index));

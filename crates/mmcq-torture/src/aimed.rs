@@ -125,7 +125,8 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 }
 
 /// Returns the shortest delay in ns of a read's response that makes the run longer by more than
-/// [`LATER_NS`]. A response with a shorter delay still comes before the end of the read's data.
+/// [`LATER_NS`] than the run without a delay (`clean`). A response with a shorter delay still comes
+/// before the end of the read's data. `late` makes the case for a delay.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {

@@ -103,7 +103,7 @@ impl fmt::Display for Operation {
 }
 
 /// Returns the numbers of the partitions, apart from the user area, that requests may use on this
-/// card.
+/// card. `card`: index of the card in [`EVERY_CARD`](super::run::EVERY_CARD).
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
     match super::run::EVERY_CARD[card] {
@@ -214,7 +214,7 @@ pub enum Visit {
     Swaps {
         /// Number of events after which the first card is in the slot again; 0: never.
         back: u16,
-        /// Whether the other card has another size.
+        /// Whether the card that replaces the first card has another size.
         other: bool,
     },
     /// The same card goes out and in again (bouncing contacts); the field is the number of times.
@@ -393,7 +393,8 @@ impl Case {
         Luck::Chances(random.bits(), chances)
     }
 
-    /// Makes the card fail flushes in some cases, in addition to other faults.
+    /// Adds failing flushes of the card's cache to some cases, beside their other faults. `faults`:
+    /// mean probability of a fault at an event that it can strike.
     fn fail_flushes(luck: &mut Luck, random: &mut Stream, faults: f64) {
         if let Luck::Chances(_, chances) = luck
             && random.chance(0.1)

@@ -24,7 +24,7 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// Notes the answer to a request.
+    /// Records the answer to request `number` of a client, for the next check of the order.
     pub fn note(&mut self, number: u32, client: u8, asked: Asked, answer: Answer) {
         if asked == Asked::Flush {
             // A flush that reports an earlier loss has flushed all the same.

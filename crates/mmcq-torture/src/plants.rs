@@ -207,7 +207,8 @@ impl Found {
 
 /// Executes the campaigns without a planted bug, as a cross-check: the stack must keep all
 /// guarantees about data. If it breaks one, returns the campaign and the violation; otherwise
-/// `None`. The longest campaign ([`Campaign::QueueDouble`]) is left out; `check long` executes it.
+/// `None`. `card`: index of the only card to use (`None`: all cards); `jobs`: number of threads.
+/// The longest campaign ([`Campaign::QueueDouble`]) is left out; `check long` executes it.
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);

@@ -170,9 +170,9 @@ pub(super) struct Run<'r> {
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// For each [`Point`] (kind of event that a fault may strike), the number of events until the
-    /// last step of the machine. At the first fault these numbers become the first entry of
-    /// [`Outcome::marks`].
+    /// Number of events of each [`Point`] (kind of event that a fault may strike) when the
+    /// machine's last step began. At the first fault these numbers become the first entry of
+    /// [`Outcome::marks`]. Used only in dry runs.
     pub quiet: [u64; Point::COUNT],
     /// State at the last event: the sectors whose content a power cut could change, the number of
     /// answers, and the number of requests.

@@ -281,8 +281,8 @@ impl Score {
         self.struck.values().sum()
     }
 
-    /// Returns the score of one campaign as text. Without `took`, the text is the same on every
-    /// computer.
+    /// Returns the score of one campaign as text below `title`. `took`: real time that the campaign
+    /// needed; without it the text is the same on every computer.
     #[must_use]
     pub fn text(&self, title: &str, took: Option<Duration>) -> String {
         let mut text = format!("{title}\n");

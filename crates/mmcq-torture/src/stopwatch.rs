@@ -15,8 +15,8 @@ const INCIDENT_NS: u64 = 12_000 * MS;
 /// to the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// A failure that recovery ended with status requests, CMD12 and another attempt. Examples:
-    /// damaged or lost commands, responses and blocks.
+    /// A failure of a command, response or block, damaged or lost, that recovery ended with status
+    /// requests, CMD12 and another attempt.
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,

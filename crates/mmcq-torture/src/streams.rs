@@ -105,8 +105,8 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Lets the medium fail, and the supply dip, in some cases: a write in an open transfer fails after
-/// its answer then.
+/// Adds two kinds of faults to some cases, at random: errors of the card's medium, and dips of its
+/// supply. With them a write in an open transfer can fail after it was reported complete.
 fn late(case: &mut Case) {
     let random = &mut Stream::new(case.seed, "late faults");
     let (medium, dips) = (random.chance(LATE), random.chance(LATE));

@@ -139,8 +139,8 @@ impl Memory {
         self.carve_aligned(bytes, ALIGN as u32)
     }
 
-    /// Returns a buffer as [`carve`](Self::carve) does, whose bus address is a multiple of `align`
-    /// (at most 2 MiB).
+    /// Returns a buffer of `bytes` bytes as [`carve`](Self::carve) does, whose bus address is a
+    /// multiple of `align` (at most 2 MiB); `None` if there is no room.
     pub fn carve_aligned(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize, (align as usize).max(ALIGN))?;
         // SAFETY: the memory is initialised by the kernel and never unmapped, and `take` returns

@@ -457,8 +457,9 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future and the supervisor. The caller may sleep afterwards only if neither was woken
-/// since its last poll.
+/// Polls a future until it is ready, and returns its output. After each poll calls `keep`, which
+/// polls the supervisor, and then `sleep`, which waits for an interrupt. `sleep` is left out if the
+/// future or the supervisor was woken since the poll.
 fn awake<F: Future, E>(
     future: F,
     mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,

@@ -463,7 +463,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         RequestFuture { stack: self, at: At::Before(request) }
     }
 
-    /// Sends one command without data.
+    /// Sends one command without data, and returns the card's response without a check of its error
+    /// bits. `timeout_ns`: longest time for the command with its busy, in nanoseconds.
     pub async fn command(&self, command: Command, timeout_ns: u64) -> Result<Output, Error> {
         self.raw(None, command, None, DmaBuf::EMPTY, timeout_ns).await.0
     }

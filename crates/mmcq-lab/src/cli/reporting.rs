@@ -114,9 +114,10 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints its report. `again` makes the board and the jobs anew with changed
-    /// values (`--set`), for further runs. `replay` is the part of the report about a replayed
-    /// trace.
+    /// Runs the jobs `loaded` with the settings `scene`, and prints the report. `medium`: content
+    /// of the card, if not generated. `again` makes the board and the jobs anew with changed values
+    /// (`--set`), for further runs. `replay`: part of the report about a replayed trace. `title`:
+    /// heading of the HTML page.
     pub fn run(
         &self,
         scene: &Scene,

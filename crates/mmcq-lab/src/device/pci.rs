@@ -63,8 +63,9 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// Makes the configuration space in its state after power-on. The register region has at least
-    /// `register_bytes`, rounded up to a power of two [PCI 3.0 6.2.5.1].
+    /// Makes the configuration space in its state after power-on. `id`: vendor and device ID. The
+    /// register region (first BAR) has at least `register_bytes`, rounded up to a power of two [PCI
+    /// 3.0 6.2.5.1].
     pub fn new(id: Id, register_bytes: u16) -> Self {
         Self::with_bar(id, u32::from(register_bytes).max(BAR_BYTES_MIN).next_power_of_two())
     }

@@ -266,8 +266,8 @@ impl Programs {
         None
     }
 
-    /// Copies the data of a write from the program into `data`. Returns false if the program has no
-    /// memory at a part of them.
+    /// Copies the data of a write that job `id` has requested (`asked`) from the program's memory
+    /// into `data`. Returns false if a part of the address range is no memory of the program.
     fn fetch(&mut self, id: u32, asked: &Asked) -> bool {
         self.data.resize(asked.bytes as usize, 0);
         self.shared.fetch(id, asked, &mut self.data)

@@ -97,7 +97,7 @@ impl Logs {
         }
     }
 
-    /// Records in the I/O log a transfer that began at this time.
+    /// Adds a line to the I/O log: this transfer began at `at_ns`, in ns.
     pub(super) fn began(&mut self, at_ns: u64, io: &Io) {
         let word = match (io.dir, io.how) {
             (_, How::Discard) => "trim",

@@ -562,7 +562,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Returns the text with each `${NAME}` replaced by the value of the environment variable.
+    /// Returns the text with each `${NAME}` replaced by that environment variable; it must exist.
     fn expand(&self, text: &str, place: &Place) -> Result<String, ParseError> {
         const VALUE_BYTES_MAX: usize = 4096;
         let mut out = String::new();

@@ -372,8 +372,9 @@ impl Windows {
         Windows { window_ns, end_ns: start_ns.saturating_add(window_ns), amount: 0 }
     }
 
-    /// Closes the windows that ended at or before `now_ns`, and adds their rates to `series`;
-    /// `scale` is the amount in one unit of the rate.
+    /// Ends the window of time over which the rate is measured, if its end is not after `now_ns`.
+    /// Adds its rate per second to `series`; a window without work adds none. `scale`: amount of
+    /// work in one unit of the rate, such as 1024 bytes for KiB.
     pub fn advance(&mut self, now_ns: u64, scale: u64, series: &mut Running) {
         if now_ns < self.end_ns {
             return;

@@ -160,11 +160,11 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
     information + row.transpose() * row / (noise * noise)
 }
 
-/// Returns, for each value in `values`, the job whose figure would determine this value best;
-/// `None` if no job helps enough. Before the model runs, calls `told` with the count of runs.
+/// Returns, for each value in `values`, the name of the job to measure next, since its figure would
+/// determine this value best. `None`: no job would halve the uncertainty of the value. Before the
+/// model runs, calls `told` with the number of runs to come.
 ///
-/// # Errors
-/// The model cannot run the jobs; the error is one line.
+/// # Errors The model cannot run the jobs; the error is one line.
 pub fn more(
     open: &Open<'_>,
     values: &[usize],
@@ -191,10 +191,10 @@ pub fn more(
 }
 
 /// Returns the jobs to run on the board before a fit, as a fio job file whose comments say which
-/// values each job determines. Before the model runs, calls `told` with the count of runs.
+/// values each job determines. `free`: the values to fit; `noise`: expected standard deviation of a
+/// figure, as a share of it. Before the model runs, calls `told` with the number of runs to come.
 ///
-/// # Errors
-/// The model cannot run the jobs; the error is one line.
+/// # Errors The model cannot run the jobs; the error is one line.
 pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize)) -> Result<String, String> {
     let smooth: Vec<usize> = (0..free.len()).filter(|at| free[*at].steps.is_empty()).collect();
     let at: Vec<f64> = smooth.iter().map(|value| free[*value].before.ln()).collect();

@@ -168,8 +168,9 @@ impl Question {
         Ok(answer)
     }
 
-    /// Returns the variants of the board: one as it is, and one for each end of the range of each
-    /// uncertain value. Also returns a text for each variant that the board or the card refuses.
+    /// Returns the variants of the board with the changes `set` (`KEY=VALUE`): one without a
+    /// further change, and one for each end of the range of each uncertain value in `values`. Also
+    /// returns a text for each variant that the board or the card refuses.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {

@@ -27,8 +27,9 @@ fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the name of the value whose uncertainty changes the setting's gain over the first
-/// setting most: the last part of its key. A mark follows if the value is only assumed (`prior`).
+/// Returns the text of the table's column "decided by": the uncertain value that changes the
+/// setting's gain over the first setting most. The text is the last part of the value's key, with a
+/// mark if the value is only assumed (`prior`); "-": no value changes the gain.
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };

@@ -113,9 +113,9 @@ impl std::str::FromStr for Given {
     }
 }
 
-/// Returns the usual lower and upper end for a value of this kind (such as `prior` or `fit`), if
-/// its file gives no range. `whole`: the value is a whole number. `None`: the value counts as
-/// exact.
+/// Returns the range [lower end, upper end] in which `value` may lie if its file gives none. The
+/// range depends on the kind of the value (such as `prior` or `fit`), and is wider for sizes.
+/// `whole`: the value is a whole number. `None`: the value counts as exact.
 fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     let by = |factor: f64| [value / factor, value * factor];
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));

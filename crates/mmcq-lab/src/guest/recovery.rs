@@ -13,9 +13,9 @@ pub struct Recovered {
     /// The line of the [schedule](mmcq_sim::schedule) that describes the event, such as a fault of
     /// the card.
     pub line: String,
-    /// Length in us of the longest gap that the event caused: from the start of a request until a
-    /// request succeeded. For an event with a length, the gap counts from the event's end on.
-    /// `None`: no gap was longer than 1 ms.
+    /// Length in us of the longest gap that the event caused: from the start of a request to the
+    /// end of the first request that succeeded, which is the same or a later one. For an event with
+    /// a length, the gap counts from the event's end on. `None`: no gap was longer than 1 ms.
     pub us: Option<u64>,
     /// Whether no request of the guest succeeded between this event of the schedule of faults and
     /// the next one.

@@ -207,7 +207,7 @@ impl<P: Port> Hsq<P> {
     }
 
     /// Ends the transfer that the controller has finished: raises the soft interrupt that completes
-    /// its request, then starts the next transfer.
+    /// its request, on `core`, then starts the next transfer.
     fn finalize(&mut self, sys: &mut System, core: u8) {
         sys.time.charge(sys.costs.done_ns);
         let Some(tag) = self.active.take() else { return };

@@ -285,8 +285,9 @@ enum Setting {
     Ours,
 }
 
-/// Runs the jobs through a model of Linux on this card. Returns the rate in MiB/s, the mean number
-/// of I/Os in a transfer, and the jobs.
+/// Runs the jobs with the Linux model `setting` on this card. `costs`: CPU times; `cores`: number
+/// of CPU cores; `migration`: see [`System::new`]. Returns the rate in MiB/s, the mean number of
+/// I/Os in a transfer, and the jobs with their results.
 fn run(
     card: Card,
     costs: Costs,

@@ -387,7 +387,7 @@ fn latencies(all: &Stats) -> Result<Markup, String> {
     })
 }
 
-/// Returns the label of a time on an axis, with two digits.
+/// Returns the label of a time on an axis, with two digits and a unit. `ns`: the time.
 fn rounded_time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),

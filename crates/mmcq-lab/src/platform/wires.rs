@@ -73,8 +73,9 @@ impl Wires {
         self.max_timing.is_none_or(|most| at.is_none_or(|at| at <= most))
     }
 
-    /// Returns the capability registers of a standard controller without timings that the wires
-    /// cannot carry. `None`: the file does not limit the timing.
+    /// Takes the two capability registers of a standard controller (`low` and `high` word), clears
+    /// the timings that the wires cannot carry, and returns both as one number. `None`: the board's
+    /// file does not limit the timing.
     pub fn capabilities(&self, low: u32, high: u32) -> Option<u64> {
         self.max_timing?;
         let mut all = u64::from(high) << 32 | u64::from(low);

@@ -293,7 +293,8 @@ fn record(
     out.write_all(&raw)
 }
 
-/// Calls `run`, and records the requests of its machine's block layer.
+/// Calls `run`, and records the requests that reach the block layer of the machine in it. Returns
+/// what `run` returned, and the recorder with the requests.
 fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     let keeper = Rc::new(RefCell::new(Keeper::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));

@@ -191,7 +191,8 @@ pub(super) struct Perfetto {
 }
 
 impl Perfetto {
-    /// Makes a reader of the file with this name and this content.
+    /// Makes a reader of the trace file `name`, whose bytes come from `input`. `reading`: the
+    /// options, such as the only device to read.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let (devices, names) = (Devices::new(reading.device.clone()), Names::default());
         Perfetto { name, input, at: 0, moment: reading.moment, devices, names, events: None }

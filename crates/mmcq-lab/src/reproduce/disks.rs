@@ -26,7 +26,7 @@ const SETTINGS: [[Setting; 5]; 2] = [
 ];
 /// Number of bytes that one sample reads and writes.
 const SAMPLE_BYTES: u64 = 10 << 20;
-/// Size of a page in bytes.
+/// Size in bytes of the small reads of GNOME Disks: at random places, and before large transfers.
 const PAGE_BYTES: u64 = 4096;
 /// Number of pages of 4 KiB that GNOME Disks reads at random places after the large samples, for
 /// each sample.

@@ -36,8 +36,9 @@ const IOPS: [(&str, f64, f64); 3] =
 /// Number of runs in tag order, on the board and card for which the experiment was designed, whose
 /// mean is shown for a percentile. All other figures are from one run.
 const RUNS: u64 = 5;
-/// Percentiles that differ from run to run, since in tag order chance decides which request is
-/// late. For these the table also has rows with the range.
+/// Percentiles for which the table also shows the range over several runs. With Linux's queue in
+/// tag order they differ from run to run, since chance decides which request gets a low tag and
+/// which one waits longest.
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
 /// AndroBench results that were published five days later in the discussion of the published patch.

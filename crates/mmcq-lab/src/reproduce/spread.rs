@@ -47,7 +47,8 @@ fn factor(stream: &mut Stream, share: f64) -> f64 {
     1.0 + share * (stream.below(2_000_001) as f64 / 1e6 - 1.0)
 }
 
-/// Returns the changes of board and card for the run with this seed.
+/// Returns random changes (`KEY=VALUE`) of the times in `params`, the values of board and card, for
+/// the run with this seed: wake-ups and card become slower or faster.
 fn changes(params: &[Param], seed: u64) -> Vec<String> {
     let stream = &mut Stream::new(seed, "spread");
     let (wakes, card) = (factor(stream, WAKES_SHARE), factor(stream, CARD_SHARE));

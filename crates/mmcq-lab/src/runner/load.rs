@@ -360,8 +360,8 @@ impl<'a> Load<'a> {
         ends.into_iter().for_each(|j| self.states[j].stop());
     }
 
-    /// Returns the next step of a job with fio's I/O engine `null`. Such an I/O is complete at
-    /// once, without the stack.
+    /// Returns the next step of worker `j`, whose jobs use fio's I/O engine `null`. An I/O of this
+    /// engine is complete at once, without the stack.
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {

@@ -67,7 +67,8 @@ pub struct Priced {
 }
 
 impl Priced {
-    /// Makes a driver for the board's controller.
+    /// Makes a driver for the board's controller `model`, whose register accesses and calls cost
+    /// CPU time. `dma`: which buffers are transferred by DMA.
     pub fn new(
         board: &Board,
         model: Model,

@@ -47,7 +47,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the six commands of a Type-A packet.
+    /// Returns the six commands by which the driver receives one packet from the Bluetooth Type-A
+    /// function.
     pub fn type_a() -> Self {
         let read53 = |count| {
             cmd::io_rw_extended(Extended {

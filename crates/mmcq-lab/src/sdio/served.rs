@@ -37,8 +37,8 @@ pub struct Seen {
     pub means: Means,
 }
 
-/// Makes a controller model, a card with the SDIO function that the user has described, and the
-/// driver.
+/// Makes a controller model, a card with the SDIO function that the user has described (`load`),
+/// and the driver. `dma`: which buffers the driver transfers by DMA.
 fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     let of_card = IoProfile::from_toml(profile(), CARD_NAME);
     let mut of_card = of_card.map_err(|error| Failure::Card(error.to_string()))?;

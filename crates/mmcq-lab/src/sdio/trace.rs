@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// and 48 for the response.
 pub const RESPONSE_CLK: u64 = 8 + 48;
 
-/// Step of a packet: what the driver sends a command for.
+/// Step in the reception of a packet. For each step the driver sends one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// CMD52: the driver reads CCCR INTx, to find the function that interrupts.

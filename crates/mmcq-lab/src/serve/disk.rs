@@ -31,7 +31,8 @@ pub enum Op {
     Flush,
     /// Trims: the client does not need these data any more.
     Trim { offset: u64, length: u32, durable: bool },
-    /// Writes zeros to the card.
+    /// Writes zeros to the range. `hole`: the blocks may also be erased, so that the range counts
+    /// as a hole. `durable`: the request ends only when the zeros are on the medium.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
     /// Asks which ranges hold data and which are holes that read as zeros. The answer is a list of
     /// lengths, each with true for a hole. `one`: the client wants only the first of them.

@@ -52,8 +52,9 @@ pub struct Extents {
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Holes that a loss can undo, each as begin and end in bytes, and the number of acknowledged
-    /// writes that a flush must cover to make it permanent.
+    /// Holes that a power cut or another loss of the card's data can undo. Each has its begin and
+    /// end in bytes, and the number of acknowledged writes that a flush must cover to make the hole
+    /// permanent.
     unflushed: Vec<(u64, u64, u64)>,
 }
 

@@ -53,8 +53,9 @@ pub struct Agreed {
     pub allocation: bool,
 }
 
-/// Negotiates with a client. Returns `None` if the client only asked for information, or gave up. A
-/// client that has not finished within `limit` is disconnected.
+/// Negotiates the options of `export` with a new NBD client. Returns what was agreed; `None` if the
+/// client only asked for information, or gave up. A client that has not finished within `limit` is
+/// disconnected.
 pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> io::Result<Option<Agreed>> {
     let deadline = Instant::now() + limit;
     let mut hello = nbd::HELLO.to_vec();

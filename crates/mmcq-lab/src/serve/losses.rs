@@ -122,7 +122,8 @@ impl Losses {
         self.heirs_to_come = (self.heirs_to_come + more).min(CLIENTS_MAX);
     }
 
-    /// Records an acknowledged write that only a flush makes durable.
+    /// Records that a write of this client was acknowledged, and that only a flush makes it
+    /// durable.
     pub fn acknowledged(&mut self, client: u64) {
         self.acknowledged += 1;
         if let Some(connection) = self.connections.get_mut(&client) {

@@ -150,7 +150,8 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Returns a whole structured reply that only reports an error.
+/// Returns a whole structured reply that only reports the error `error` with the message `text`.
+/// `cookie`: the client's number of the request.
 pub fn error_chunk(cookie: u64, error: Errno, text: &str) -> Vec<u8> {
     let text = &text.as_bytes()[..text.len().min(4096)];
     let mut out = chunk_head(chunk::DONE, chunk::ERROR, cookie, 6 + text.len());

@@ -13,12 +13,13 @@ pub struct Kept {
 }
 
 /// Reads the file of an earlier sweep, whose rows are in the order of the sweep's points
-/// (combinations of values), and returns how much of it is complete. `begin` returns the text with
-/// which the rows of a point begin; `None` after the last point. The last point in the file does
-/// not count as complete, since it may lack some of its rows.
+/// (combinations of values). Returns how many points, and how many bytes of the file, are complete.
+/// The last point in the file does not count, since it may lack some of its rows. `head`: first
+/// line of the file, if it has one. `begin` returns the text with which the rows of a point begin;
+/// `None` after the last point.
 ///
-/// # Errors
-/// The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to the grid.
+/// # Errors The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to
+/// the grid.
 pub fn kept(
     mut file: impl BufRead,
     head: &str,

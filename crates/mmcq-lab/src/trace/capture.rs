@@ -143,7 +143,7 @@ pub struct Capture {
     /// Spans of time in which a CPU core was busy, each with the core and the context in which it
     /// ran.
     pub spans: Vec<Span>,
-    /// Starts of transfers that mmcq's engine held back for the rest of a batch.
+    /// Delayed starts of transfers: mmcq's engine waited for further requests that could join them.
     pub holds: Vec<Held>,
     /// I/Os of the jobs in the window.
     pub requests: Vec<Request>,

@@ -25,7 +25,7 @@ pub(super) struct Anchor {
     pub at_ps: u64,
     /// Clock frequency in Hz; 0: the clock is stopped.
     pub hz: u32,
-    /// Number of whole clock cycles from this point until the next anchor.
+    /// Number of whole clock cycles from this point until the next [`Anchor`].
     pub cycles: u64,
 }
 

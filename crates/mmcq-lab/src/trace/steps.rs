@@ -97,7 +97,7 @@ fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
 }
 
 /// Returns the name of the format, such as R1, of the response to the command CMD`index`. `app`:
-/// the command is an application command (ACMD).
+/// the command is an application command (ACMD). `emmc`: the card is an eMMC.
 fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     match (index, app, emmc) {
         (41, true, _) | (1, _, true) => "R3",

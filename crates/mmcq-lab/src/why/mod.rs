@@ -158,7 +158,8 @@ impl Requests {
 /// limits the rate.
 const PACED_PERCENT: f64 = 5.0;
 
-/// A request counts as starved if it takes more than this many times the 99th percentile.
+/// A request counts as starved if its latency is more than this many times the 99th percentile of
+/// all requests' latencies.
 const STARVES: u64 = 20;
 /// Smallest number of requests of a run for the check whether one starved. With fewer requests the
 /// 99th percentile is the slowest request itself, so none is slower than the percentile.

@@ -243,9 +243,9 @@ impl Tasks {
         bits
     }
 
-    /// Returns the card's answer to a poll of the queue status. `strike` is the fault that strikes
-    /// the poll, if any. `status` is the ordinary card status, with which the card answers if the
-    /// fault is [`Strike::Fail`].
+    /// Returns the card's answer to a poll of the queue status. `strike`: fault that strikes the
+    /// poll, if any. `status`: the ordinary card status, with which the card answers if the fault
+    /// is [`Strike::Fail`]. `load_ns`: time in ns in which the flash reads a page.
     pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
         if strike == Some(Strike::Lost) {
             self.clear();
@@ -285,7 +285,8 @@ impl Tasks {
         }
     }
 
-    /// Removes one task. Returns false if the queue has no task with this number.
+    /// Removes task `id`. Returns false if the queue has no task with this number. `load_ns`: time
+    /// in ns in which the flash loads a page.
     pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();

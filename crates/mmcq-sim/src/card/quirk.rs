@@ -32,8 +32,8 @@ pub struct Quirks {
     pub discard_corrupts: bool,
     /// Time in ms of a secure erase or secure trim of any size; `None`: the usual time.
     pub secure_ms: Option<u64>,
-    /// The card ignores the argument of CMD38 and takes the operation from byte 113 of EXT_CSD
-    /// (eMMC).
+    /// True: the card ignores the argument of CMD38 and takes the operation from byte 113 of
+    /// EXT_CSD (eMMC).
     pub inand_cmd38: bool,
     /// A cache flush fails if nothing was written since power-up.
     pub flush_needs_write: bool,
@@ -55,8 +55,8 @@ pub struct Quirks {
     /// Any CMD1 starts the power-up, and a CMD0 before the power-up ends makes the card inactive
     /// (eMMC).
     pub reset_in_power_up_hangs: bool,
-    /// An inquiry by CMD1 (without voltages in its argument) makes a powered-up device ready, so
-    /// that it does not answer a further CMD1 (eMMC).
+    /// True: an inquiry by CMD1 (without voltages in its argument) makes a powered-up device ready,
+    /// so that it does not answer a further CMD1 (eMMC).
     pub inquiry_makes_ready: bool,
     /// Time in microseconds after an inquiry by ACMD41 (without voltages in its argument) in which
     /// a further ACMD41 starts a power-up that never ends (SD); 0: none.
@@ -113,15 +113,15 @@ pub struct Quirks {
     /// The power of the card never goes off completely: 1.8 V signalling survives a power cycle.
     /// After the power cycle the card also understands 3.3 V, up to 25 MHz (SD).
     pub stuck_1v8: bool,
-    /// The card has half of its capacity from its second initialisation on.
+    /// True: the card has half of its capacity from its second initialisation on.
     pub shrinks: bool,
     /// True: the card has another serial number from the second initialisation on.
     pub changes_serial: bool,
     /// A power cut also destroys the other sectors of the 16 KiB page around each sector that is
     /// being programmed.
     pub neighbour_damage: bool,
-    /// A power cut may tear a sector that is being programmed even if the test wants to keep it
-    /// whole.
+    /// True: a power cut may tear a sector that is being programmed even if the test wants to keep
+    /// it whole.
     pub shorn: bool,
 
     /// Wrong answers to single commands.

@@ -159,8 +159,8 @@ pub(crate) struct Write {
     taken: u32,
     /// Number of blocks at the start of the write that are stored without an error.
     pub(crate) stored: u32,
-    /// Reliable write (bit 31 of CMD23): a power cut leaves the old or the new content of each
-    /// sector.
+    /// Whether the write is a reliable write (bit 31 of CMD23): then a power cut leaves the old or
+    /// the new content of each sector.
     pub(crate) reliable: bool,
     /// Whether the write bypasses the cache (bit 31 or 24 of CMD23): busy lasts until the data are
     /// in the flash.
@@ -208,7 +208,9 @@ impl Write {
         }
     }
 
-    /// Stores a received block of the write, whose CRC was good.
+    /// Stores a received block (`data`) of the write, whose CRC was good, on the medium. Returns
+    /// whether it was the last block and how long the card is busy, or the error bits with which
+    /// the card refuses it.
     #[inline]
     pub(crate) fn take(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8], now_ns: u64) -> Taken {
         let len = u64::from(self.block);

@@ -63,7 +63,8 @@ pub struct Pieces {
     /// Up to two versions that were found in the pieces, in the order in which they appear in the
     /// sector.
     pub versions: [Option<u32>; 2],
-    /// Whether more than two versions were found.
+    /// Whether the pieces of the sector have more than two versions; [`versions`](Self::versions)
+    /// then has only two of them.
     pub more: bool,
     /// Whether a part of the sector still has the content from before the first write.
     pub untouched: bool,

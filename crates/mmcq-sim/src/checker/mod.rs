@@ -213,7 +213,8 @@ impl Checker {
         self.live
     }
 
-    /// Returns the time in ns at which the oldest request without an answer was submitted.
+    /// Returns the time in ns at which the oldest request without an answer was submitted; `None`:
+    /// all requests are answered.
     #[must_use]
     pub fn oldest_ns(&self) -> Option<u64> {
         self.requests.iter().filter(|r| r.number != 0).map(|r| r.submitted_ns).min()
@@ -549,7 +550,8 @@ impl Checker {
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks the content of a sector after a power cut.
+    /// Checks the content `bytes` that sector `lba` has after a power cut; an error if none of its
+    /// possible contents is this one. From now on the sector has this content.
     pub fn survived(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).survived(seen);

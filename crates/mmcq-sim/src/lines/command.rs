@@ -62,8 +62,8 @@ pub(crate) struct Active<I> {
 }
 
 impl<I: Issued> Active<I> {
-    /// Shows the end of a response: the log gets its content and the errors that the controller
-    /// reports, the probe gets the bits that were on the line.
+    /// Reports the end of a response. The bus log gets its `content` and the `errors` that the
+    /// controller reports to the driver. The probe gets `answer`, the bits that were on the line.
     pub fn show_response(&self, slot: &mut Slot, answer: Answer, content: u32, errors: u32, now_ns: u64) {
         let (index, _) = self.issue.token();
         slot.note(BusEvent::Response { index, content, errors, end_ns: now_ns });

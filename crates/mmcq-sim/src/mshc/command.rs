@@ -177,7 +177,8 @@ impl Mshc {
         }
     }
 
-    /// Handles the end of a command on the line: the card receives it.
+    /// Handles the end of a command token on the CMD line: passes the command to the card, and
+    /// stores the card's reply in `active`.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let Issue { auto, flags, .. } = active.issue;
         let point = if auto { Point::AutoCommand } else { Point::Command };

@@ -113,7 +113,8 @@ impl DatLines {
 }
 
 impl Mshc {
-    /// Begins the data of a command. Returns false if the controller refuses them.
+    /// Begins the data of a command; `command`: value of the command register. Returns false if the
+    /// controller refuses them, since the data path is still busy or the block size is 0.
     pub(super) fn data_begin(&mut self, command: u32, now: u64) -> bool {
         let (block, bytes) = (self.regs.block_size as usize, self.regs.byte_count as usize);
         if self.dat.active() || block == 0 {

@@ -44,7 +44,7 @@ impl Registers {
         self.0[usize::from(short(name))] = value;
     }
 
-    /// Returns the 16-bit value of two registers, the lower byte first.
+    /// Returns the 16-bit value of the registers `name` (lower byte) and `name` + 1.
     pub fn pair(&self, name: u16) -> u16 {
         u16::from_le_bytes([self.at(name), self.at(name + 1)])
     }

@@ -135,7 +135,8 @@ impl S3cSdi {
         }
     }
 
-    /// Starts the data of the transfer after the response, at the edge `beat` or later.
+    /// Starts the data of the transfer after the response, at the clock edge `beat` or later.
+    /// `flow`: the card's data for this command.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;

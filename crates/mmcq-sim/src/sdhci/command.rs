@@ -328,9 +328,9 @@ impl Sdhci {
         self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    /// Compares a response with what the command expects. Returns the error bits (of register 30h),
-    /// and the content in the order of the response registers. `sent` is the index of the command
-    /// on the line.
+    /// Compares the response `answer` with what the command expects. Returns the error bits (of
+    /// register 30h), and the content in the order of the response registers. `sent`: index of the
+    /// command on the line. `strike`: fault that strikes the response.
     fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
         let long = issue.expected == Expected::Long;

@@ -391,7 +391,8 @@ impl Sdhci {
         }
     }
 
-    /// Ends the transfer with an error; no data are transferred until a reset.
+    /// Ends the transfer with an error, and sets the interrupt status bits `bits`. No data are
+    /// transferred until a reset.
     pub(super) fn data_error(&mut self, bits: u32, now: u64) {
         let task = self.queue_moves();
         self.queue_data_failed(now);

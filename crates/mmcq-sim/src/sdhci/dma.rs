@@ -300,8 +300,9 @@ impl Sdhci {
         Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
     }
 
-    /// Fetches descriptors until one has data, if the present one has no bytes left. Returns false
-    /// at the end of the table.
+    /// Makes sure that the present ADMA2 descriptor has data left: otherwise fetches descriptors,
+    /// each `bytes` bytes long, until one has data. Returns false at the end of the table, and if
+    /// the DMA is stuck.
     fn adma_data(&mut self, bytes: u8, now: u64) -> Result<bool, AdmaError> {
         let mut idle = 0;
         while self.dma.left == 0 {

@@ -14,12 +14,12 @@ pub struct Mistakes {
     pub zero_length_moves_nothing: bool,
     /// DMA moves whole words of 4 bytes, and loses the last bytes of an odd length.
     pub odd_bytes_lost: bool,
-    /// After a change of clock, width or data rate the controller sends no command until the driver
-    /// resets the CMD circuit.
+    /// True: after a change of clock, width or data rate the controller sends no command until the
+    /// driver resets the CMD circuit.
     pub change_hangs_lines: bool,
     /// Delay in ns of the buffer ready bits in the Present State register after their interrupt.
     pub buffer_late_ns: u64,
-    /// The controller does not send the automatic CMD23, but sends the main command.
+    /// True: the controller does not send the automatic CMD23, but sends the main command.
     pub auto_count_missing: bool,
     /// True: the controller never sends a CMD23 that it was given; only a reset of the CMD circuit
     /// ends the command.
@@ -27,7 +27,7 @@ pub struct Mistakes {
     /// Delay in ns after which an abort command without busy raises a second Transfer Complete; 0:
     /// no second one.
     pub stop_completes_after_ns: u64,
-    /// With High Speed Enable set, the controller samples data at the wrong clock edge.
+    /// True: with High Speed Enable set, the controller samples data at the wrong clock edge.
     pub high_speed_breaks_reads: bool,
     /// The capabilities registers (40h and 44h) read as 0, so that the driver cannot read what the
     /// controller supports.
@@ -44,7 +44,8 @@ pub struct Mistakes {
     pub reset_needs_clock: bool,
     /// The controller ignores a new SDMA address while a transfer is under way, as QEMU does.
     pub sdma_address_ignored: bool,
-    /// The controller ignores a request to stop at a block gap while the lines already wait at one.
+    /// True: the controller ignores a request to stop at a block gap while the lines already wait
+    /// at one.
     pub gap_unnoticed: bool,
     /// The controller moves data only with commands that start a transfer on the card. Another
     /// command with data (such as a CMD13 that carries blocks of an open write) gets its response,

@@ -169,7 +169,8 @@ impl Core for Sdhci {
 }
 
 impl Sdhci {
-    /// Makes a controller in its state after power-on reset, at time 0.
+    /// Makes a controller in its state after power-on reset, at time 0. `memory`: what its DMA
+    /// accesses; `card`: the card in its slot.
     pub fn new(
         config: SdhciConfig,
         memory: impl DeviceMemory + 'static,

@@ -184,7 +184,8 @@ impl SpiSlot {
         }
     }
 
-    /// Prepares the next block of a read, for the time at which the bus is free.
+    /// Prepares the next block of a read, with `len` data bytes, for the time at which the bus is
+    /// free. At the card's end there is no block.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);

@@ -102,7 +102,8 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::WriteHeld)
     }
 
-    /// Returns whether the path is in a read wait that stops the clock.
+    /// Returns whether the data path is in a read wait that stops the clock. `dctrl`: value of the
+    /// data control register (DCTRL), which selects that kind of read wait.
     pub fn waits_without_clock(&self, dctrl: u32) -> bool {
         self.state == State::ReadWait && dctrl & dctrl::WAIT_MODE != 0
     }

@@ -89,8 +89,9 @@ pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
 /// Number of tries of each bus width, since a single lost block does not prove bad lines.
 const TRIES: u32 = 2;
 
-/// Finds the best timing and its bus width, and sets the bus to that width, with the power class
-/// that the timing needs.
+/// Finds the best timing and its bus width, sets the bus to that width, with the power class that
+/// the timing needs, and returns both. `bounds`: what host and board can do; `offered`: what the
+/// device can do.
 ///
 /// Some boards do not connect all data lines of controller and device, or cross them. The
 /// standard's bus test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC.

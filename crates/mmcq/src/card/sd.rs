@@ -19,8 +19,8 @@ use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Time between two ACMD41, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
-/// Time between the inquiry and the first ACMD41, in nanoseconds; some cards never become ready
-/// without this pause.
+/// Time between the first ACMD41 without voltages (the inquiry of the OCR) and the first ACMD41
+/// with voltages, in nanoseconds; some cards never become ready without this pause.
 const INQUIRY_NS: u64 = 1_000_000;
 /// Largest number of ACMD41 during power-up: as many as fit into five times the standard's time
 /// limit, which some cards on the market exceed.

@@ -141,7 +141,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
-    /// Returns whether the card is no longer in the slot.
+    /// Returns whether the session's card is no longer the one in the slot: it was taken out or
+    /// replaced.
     pub fn is_over(&self) -> bool {
         self.stack.with(|engine| !engine.is_meant(self.card))
     }
@@ -263,8 +264,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.wait_ready(timeout_ns).await
     }
 
-    /// Starts a command with R1b. If busy does not end within one wait for an interrupt, the step
-    /// is [late](Self::late), and the caller polls the card's status.
+    /// Starts a command with R1b whose busy may last `timeout_ns`. The first wait for an interrupt
+    /// is shorter ([`BUSY_LOOK_NS`]). If busy has not ended then, the step is [late](Self::late),
+    /// and the caller polls the card's status.
     fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
@@ -365,7 +367,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
-    /// Returns whether DAT3 to DAT0 have these levels.
+    /// Returns whether DAT3 to DAT0 have these levels: bit n of `levels` is the level of DATn.
     pub fn lines_are(&self, levels: u8) -> bool {
         self.asked(0, |host| host.dat_levels().into()) == levels.into()
     }

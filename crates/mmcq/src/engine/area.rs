@@ -116,7 +116,8 @@ impl Area {
         self.doubt = self.config.is_none();
     }
 
-    /// Notes that a switch to the partition with these access bits is about to begin.
+    /// Records that the next command switches to the partition with the number `access` (access
+    /// bits of PARTITION_CONFIG). Until that switch ends, the selected partition is unknown.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
     }

@@ -214,8 +214,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Adds one more write or read to a packed command, with the request's memory as its last
-    /// segment.
+    /// Adds one more write or read (slot `index`, `blocks` blocks) to a packed command, with the
+    /// request's memory as its last segment.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);

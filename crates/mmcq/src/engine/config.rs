@@ -75,8 +75,8 @@ setters!(CardParams {
 
 impl CardParams {
     /// Returns the parameters of an SD card of more than 2 GB that knows CMD23, with the standard's
-    /// longest waits. For programs that know their card and do not [bring it
-    /// up](crate::card::bring_up).
+    /// longest waits. `rca`: the card's relative address; `sectors`: its size in blocks of 512
+    /// bytes. For programs that know their card and do not [bring it up](crate::card::bring_up).
     pub const fn sd(rca: u16, sectors: u64) -> CardParams {
         CardParams {
             rca,
@@ -127,7 +127,7 @@ impl Abilities {
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
-    /// Returns whether the abilities have been set.
+    /// Returns whether the card's abilities were read: false for [`UNKNOWN`](Self::UNKNOWN).
     pub const fn are_known(&self) -> bool {
         self.erase.unit_blocks != 0
     }

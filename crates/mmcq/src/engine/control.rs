@@ -172,9 +172,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts a command after which the card is busy (R1b). `timer_ns`: the controller's time limit
-    /// for response and busy. On a host that does not see the end of busy, the engine's deadline
-    /// covers only the response.
+    /// Starts a command after which the card is busy (R1b). `stage`: which part of the request it
+    /// is. `timer_ns`: the controller's time limit for response and busy. On a host that does not
+    /// see the end of busy, the engine's deadline covers only the response.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.bus.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));

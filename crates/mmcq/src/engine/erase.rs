@@ -274,8 +274,9 @@ impl Round {
         }
     }
 
-    /// Chooses the blocks of the next piece. Returns the erase's result if there is no piece left,
-    /// or the card cannot erase these blocks.
+    /// Chooses the blocks of the next part of an erase that takes several commands. `budget_ns`:
+    /// longest time in ns that one part should take; 0: no limit. Returns the erase's result if no
+    /// blocks are left, or an error if the card cannot erase these blocks.
     fn cut(&mut self, slot: &Slot, card: &Card, budget_ns: u64) -> Result<Piece, Result<Output, Error>> {
         slot.result().map_err(Err)?;
         let Kind::Erase { lba, blocks, how } = slot.kind() else { return Err(Err(Error::Unsupported)) };

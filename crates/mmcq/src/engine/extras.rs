@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
         &mut self.memory
     }
 
-    /// Prepares the slot of a request that is no read, no write and no raw command.
+    /// Makes a request for zeroes an erase or a write, as `abilities` allow; others are kept.
     #[cold]
     #[inline(never)]
     pub fn plan(&self, slot: &mut Slot, abilities: &Abilities) {

@@ -48,8 +48,9 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Accepts an ordinary request, and maps its memory. `None`: nothing was done, because no slot
-    /// is free, the buffer is too short, or the memory cannot be mapped.
+    /// Accepts a read or write that needs no special handling, and maps its memory. Returns its
+    /// slot and the mapped memory. `None`: nothing was done, because no slot is free, the buffer is
+    /// too short, or the memory cannot be mapped.
     #[inline(always)]
     pub fn take_in_mapped<H: Host>(
         &mut self,
@@ -143,8 +144,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Accepts a request while a start is delayed, if nothing prevents that and the request may
-    /// join the delayed transfer.
+    /// Accepts a request while the start of a transfer is delayed, if the request may join that
+    /// transfer. Returns its slot; `None`: the request was not accepted, and the caller must submit
+    /// it by the general path.
     #[inline(never)]
     pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         self.submit_blocks::<true>(request.kind.span()?, request, now_ns)
@@ -352,7 +354,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles the end of a phase by the fast path, which skips the checks for special cases.
-    /// Returns false and does nothing if the end needs the general path.
+    /// `status`: response of the command; `stop`: response of the automatic CMD12. Returns false
+    /// and does nothing if the end needs the general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
         // Only the response to CMD13 may show that the card is programming; then the card is still

@@ -75,8 +75,9 @@ impl PartitionAccess {
         Ok(())
     }
 
-    /// Returns the nth transfer: direction, first block in the buffer, number of blocks, whether it
-    /// is a reliable write.
+    /// Returns transfer number `n`, counted from 0, of this partition access: direction, first
+    /// block in the buffer, number of blocks, and whether it is a reliable write. `None`: there are
+    /// fewer transfers.
     fn transfer(&self, n: u8) -> Option<(Direction, u32, u16, bool)> {
         let out = u32::from(self.out);
         let ask = u32::from(self.ask);

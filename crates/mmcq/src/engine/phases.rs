@@ -312,8 +312,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress. Sets which part of a request it is (`stage`),
-    /// its deadlines, and how the fast path may end it (`kind`).
+    /// Makes the prepared phase the one in progress. `stage`: which part of a request it is.
+    /// `kind`: how the fast path may end it. `limit_ns`: time in ns after which, plus [`SLACK_NS`],
+    /// the engine gives the phase up.
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);

@@ -12,7 +12,7 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two polls of the register, in nanoseconds.
+/// Time between two reads of the flush bit while a flush lasts, in nanoseconds.
 const ASK_NS: u64 = 1_000_000;
 
 impl Card {

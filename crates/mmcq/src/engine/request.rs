@@ -106,7 +106,7 @@ pub enum Kind {
     /// change the access bits of PARTITION_CONFIG, which are for `PartitionAccess`, nor CACHE_CTRL,
     /// which is for bring-up ([`Error::Unsupported`]).
     LongCommand {
-        /// The command, with response R1b.
+        /// The command to send. Its response must be R1b (R1 with busy).
         command: Command,
         /// Longest time in nanoseconds for which the card may be busy after the command.
         timeout_ns: u64,

@@ -63,7 +63,8 @@ struct Run {
     ended_ns: u64,
 }
 
-/// A request that has not come after this many usual pauses of its client is late.
+/// A client's next contiguous request counts as late when this many times the client's usual pause
+/// between two requests has passed.
 const LATE: u64 = 4;
 
 impl Run {
@@ -166,7 +167,8 @@ const CONTINUE_FAULTS_MAX: u8 = 2;
 /// last.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// The transfer that the card has not seen the end of.
+    /// The open transfer: the card still waits for its next blocks, or for its stop command;
+    /// `None`: there is none.
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,

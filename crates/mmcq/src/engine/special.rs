@@ -111,7 +111,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Begins a durable write, its flush, or a write of zeroes.
+    /// Begins the next command for the request in slot `index`: a durable write, its flush, or a
+    /// write of zeroes.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);

@@ -196,8 +196,9 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long, in ns, a transfer of this direction waits for a request that continues it,
-    /// when its data are over and no request is queued; then it is closed.
+    /// Returns how long, in ns, a transfer of this direction is kept open after its data, while no
+    /// request is queued. If no request has continued it by then, the engine closes it. 0: it is
+    /// closed at once.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {
@@ -276,9 +277,9 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Forgets the open transfer after a recovery (an open transfer waits for requests that
-    /// continue it). Returns true if the card's status after writes that were already reported
-    /// complete is still missing: the caller reads it now.
+    /// Forgets the open transfer (one that waits for requests that continue it) after a recovery.
+    /// Returns true if the caller must read the card's status now: some writes were reported
+    /// complete before their status was read. `ledger` keeps track of these writes.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.

@@ -275,7 +275,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the next start is delayed for requests that are about to continue it. If so,
+    /// Decides whether the next transfer, which begins with the request in slot `first`, starts now
+    /// or is delayed for requests that are about to come and would continue it. If it is delayed,
     /// sets the time at which the engine wakes.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {

@@ -58,7 +58,7 @@ pub(super) struct Timers {
     help_ns: u64,
     /// Time in ns from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
-    /// When the card's power may be switched off and on again.
+    /// Earliest time in ns at which recovery may switch the card's power off and on again.
     cycle_ns: u64,
 }
 
@@ -100,8 +100,8 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// Sets no time limit for what the engine waits for on the bus: it has ended, or may last for
-    /// any time.
+    /// Removes the time limit for the wait of the engine on the bus. Called when the wait is over,
+    /// and when the wait may take any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;

@@ -6,11 +6,11 @@
 //! have gained or lost, also if it was closed. No trials are needed. Each pause belongs to one of
 //! three cases ([`Case`]).
 //!
-//! *Guarantee: the engine counts how much a decision (keep open, or close) has lost against the
-//! opposite one, from its best moment on. The decision is changed when this loss is larger than
-//! [`CHANGE`] times the time of a close and a new start. Compared with the better of "always keep
-//! open" and "always close", the engine therefore loses, in each case and for each change, no more
-//! than this amount and one pause.*
+//! *Guarantee: for the present decision (keep open, or close) the engine sums the time that it has
+//! lost against the opposite one; a gain reduces the sum, but not below 0. The decision is changed
+//! when this loss is larger than [`CHANGE`] times the time of a close and a new start. Compared
+//! with the better of "always keep open" and "always close", the engine therefore loses, in each
+//! case and for each change, no more than this amount and one pause.*
 
 use crate::host::Direction;
 
@@ -118,8 +118,9 @@ impl Worth {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: the
-    /// transfer continued one that was left open, so it had no command of its own.
+    /// Updates the mean time of a transfer's start and end from one measurement: `beside_ns` is its
+    /// duration in ns minus the time of its data on the wire. `on`: the transfer continued one that
+    /// was left open, so it had no command of its own.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }

@@ -44,7 +44,9 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     taken: Cell<u64>,
     /// For each piece of the pool: the DMA mapping whose copy begins at this piece.
     used: [Cell<Used>; PIECES],
-    /// Begin and end address of the memory for which the last pieces of the pool are reserved.
+    /// Begin and end address of the memory for which the last pieces of the pool are reserved, so
+    /// that other buffers cannot use them up ([`reserve_for`](Self::reserve_for)); (0, 0): none is
+    /// reserved.
     reserved_for: (usize, usize),
     /// Number of pieces at the end of the pool that are used only for the memory in `reserved_for`.
     reserved: usize,

@@ -115,8 +115,8 @@ pub unsafe trait Dma {
     }
 }
 
-/// Maps memory for a driver that writes no descriptor lists; fails with [`DmaError::Scattered`] if
-/// the memory is in several pieces.
+/// Maps `len` bytes at `ptr` for a driver that writes no descriptor lists, and returns the bus
+/// address. Fails with [`DmaError::Scattered`] if the memory is in several pieces.
 #[inline(always)]
 pub(crate) fn map_whole(
     dma: &impl Dma,

@@ -222,8 +222,8 @@ pub struct QueueEvents {
     /// Slots that the engine wrongly reported as done: the task was not started, is being cleared,
     /// or its doorbell is still set. The tasks do not count as done. One bit for each slot.
     pub stale: u32,
-    /// Slots that were cleared: their tasks are dropped, and the engine has released their memory.
-    /// One bit for each slot.
+    /// Slots that were cleared, one bit for each: their tasks are dropped, and the command queue
+    /// engine does not access their memory any more.
     pub cleared: u32,
     /// The R1 of the command in slot [`QueueCaps::direct`], if the command is done.
     pub response: Option<u32>,
@@ -381,9 +381,9 @@ pub unsafe trait CommandQueueHost {
     /// engine begins with the lowest slot. Returns the slots whose doorbell was written.
     fn ring(&mut self, slots: u32) -> u32;
 
-    /// Acknowledges all events of the engine, and returns them. Called from the interrupt, and
-    /// before a deadline counts as missed. Events that the method has not read keep the interrupt
-    /// line asserted.
+    /// Acknowledges all events of the command queue engine, and returns them. Called from the
+    /// interrupt, and before a deadline counts as missed. Events that the method has not read keep
+    /// the interrupt line asserted.
     fn ack_queue(&mut self) -> QueueEvents;
 
     /// Acknowledges task ends like [`ack_queue`](Self::ack_queue), in short form. Returns the slots

@@ -53,7 +53,8 @@ pub trait Surroundings {
     }
 
     /// Switches the supply of the signal lines (VCCQ, the controller's pads) to 1.8 V if `low`,
-    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1].
+    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1]. `first`: as for
+    /// [`supply`](Self::supply).
     fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
         let _ = (low, first, now_ns);
         Step::Done
@@ -97,7 +98,8 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Prepares the PHY for a tuning in this timing.
+    /// Prepares the PHY for a tuning in this timing. `first` is false if the method is called again
+    /// because it returned [`Step::Wait`].
     fn before_tuning(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
@@ -110,7 +112,7 @@ pub trait Surroundings {
     }
 
     /// Sets the PHY after a reset of the whole controller; pins and clock are already set for
-    /// `timing`.
+    /// `timing`. `first`: as for [`supply`](Self::supply).
     fn after_reset(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done

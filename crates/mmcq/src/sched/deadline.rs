@@ -88,7 +88,7 @@ struct Proposal {
     index: u8,
     /// Whether the proposed request starts a new batch; if not, it continues the batch in progress.
     starts: bool,
-    /// Whether the proposed request starts a batch of reads while writes wait.
+    /// Whether the proposed request starts a batch of reads although writes wait.
     passes_writes: bool,
 }
 

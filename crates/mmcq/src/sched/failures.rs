@@ -15,7 +15,9 @@ pub(super) struct Failures([u64; 4]);
 impl Failures {
     pub const NONE: Failures = Failures([0; 4]);
 
-    /// Counts one more failure. Returns true if there were too many, and the caller must give up.
+    /// Records a failure at the time `now_ns`. Returns true if it is the second one within
+    /// [`OFTEN_NS`] or the fifth one within [`LONG_NS`]: the caller must give up the use of what
+    /// has failed.
     pub fn again(&mut self, now_ns: u64) -> bool {
         let [first, second, third, fourth] = self.0;
         self.0 = [now_ns.max(1), first, second, third];

@@ -182,8 +182,8 @@ impl Csd {
         }
     }
 
-    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2],
-    /// [eMMC 6.8.2].
+    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2], [eMMC
+    /// 6.8.2]. `clock_hz`: bus clock, since the CSD declares a part of this time in clocks.
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
         let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {
@@ -233,8 +233,9 @@ impl Bits<'_> {
         }
     }
 
-    /// Returns the fastest clock in hertz. A reserved code reads as the clock that every card has:
-    /// 25 MHz on SD, 26 MHz on eMMC.
+    /// Returns the fastest clock in hertz (TRAN_SPEED). `values`: the standard's table of ten times
+    /// the time value. A reserved code gives the clock that every card has: 25 MHz on SD, 26 MHz on
+    /// eMMC.
     fn tran_speed_hz(&self, values: &[u8; 16]) -> u32 {
         let (value, unit_hz) = match (value_at(values, self.at(102, 99)), self.at(98, 96)) {
             (0, _) | (_, 4..) => (value_at(values, 6), 1_000_000),

@@ -23,7 +23,8 @@ pub struct RequestFuture<'a, B: Platform, const N: usize> {
     pub(super) at: At,
 }
 
-/// The result of a check of the request under the lock.
+/// What a poll of a request's future has found out about the request, while the stack's lock was
+/// held.
 #[derive(Clone, Copy)]
 pub(super) enum Look {
     /// The request is over.

@@ -272,8 +272,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Wakes the task that has waited longest for a slot, and the tasks whose limit is over. Called
-    /// outside of the lock, after each step that may free a slot.
+    /// Wakes the task that has waited longest for a slot, and the tasks that have waited as long as
+    /// their limit allows. Called outside of the lock, after each step that may free a slot.
     #[inline(always)]
     pub(super) fn call_waiting(&self) {
         if B::Lock::QUEUES {

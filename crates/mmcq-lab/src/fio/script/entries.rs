@@ -5,7 +5,7 @@ use super::{Entry, Op, When};
 
 /// Unit in bytes of the offsets and lengths in the compact form.
 const BLOCK: u64 = 512;
-/// Number of the lowest bits in an element of `places`, which hold the operation.
+/// How many bits of an element of `places` hold the operation; they are its lowest bits.
 const OP_BITS: u32 = 3;
 /// Number of bits of an element of `places` that hold the time code: when the request may start
 /// ([`AT_ONCE`] and the like). They are above the bits of the operation, and below those of the
@@ -13,7 +13,7 @@ const OP_BITS: u32 = 3;
 const WHEN_BITS: u32 = 2;
 /// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
-/// Value of an element of `dues` that means "no time".
+/// Value of an element of `dues`, the start times of requests, for a request without a time.
 const NONE: u64 = u64::MAX;
 
 /// Value of the time code, which says when a request starts: at once, without waiting for anything.

@@ -105,7 +105,8 @@ impl JobState {
         }
     }
 
-    /// Counts a request of the script for the program that made it.
+    /// Counts a finished request in the statistics of the program that made it. `entry`: index of
+    /// the request in the script; `ns`: its duration.
     fn of_program(&mut self, entry: u32, kind: Kind, bytes: u64, ns: u64) {
         if let Some(number) = self.player.as_ref().and_then(|player| player.program(entry)) {
             programs::add(&mut self.stats.programs, number, kind, bytes, ns);

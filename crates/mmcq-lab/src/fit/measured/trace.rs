@@ -48,8 +48,8 @@ impl Class {
     }
 }
 
-/// A request as the driver saw it: its start and end, its first block, and its class. The class is
-/// `None` if the request transfers no data.
+/// A request as the driver saw it: start and end in ns, first block, and class (kind and size). The
+/// class is `None` if the request transfers no data.
 struct Served {
     from_ns: u64,
     to_ns: u64,

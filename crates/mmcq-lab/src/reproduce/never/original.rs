@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
 }
 
 /// Runs the loads that unmodified Linux ran (`cells`) with the laboratory's models of Linux and
-/// mmcq.
+/// mmcq. Returns each load with the rates of all three.
 pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];

@@ -72,8 +72,8 @@ impl EmmcCard {
         }
     }
 
-    /// Executes a command while the device is not selected, or while a transfer or busy is under
-    /// way.
+    /// Executes the command CMD`index` with the argument `arg` while the device is not selected, or
+    /// while a transfer or busy is under way.
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
         match (index, self.interface.state) {
@@ -447,7 +447,8 @@ impl EmmcCard {
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
 
-    /// Executes CMD18 in the RPMB partition.
+    /// Executes CMD18 in the RPMB partition. `count`: argument of the CMD23 before it; without
+    /// CMD23 the command is illegal.
     fn rpmb_read(&mut self, count: Option<Count>) -> Reply {
         let (Some(count), Some(rpmb)) = (count, &mut self.rpmb) else { return self.illegal() };
         rpmb.asked(count.blocks);

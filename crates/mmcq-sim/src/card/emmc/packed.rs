@@ -352,8 +352,9 @@ impl EmmcCard {
         }
     }
 
-    /// Sends the next block of a packed read. Returns the time in ns at which the block starts, and
-    /// whether it is the last one.
+    /// Puts the next block of a packed read into `buffer`. Returns the time in ns at which the
+    /// block starts on the lines, and whether it is the last one. `None`: no block comes, since all
+    /// were sent or an entry has failed.
     pub(super) fn send_packed(&mut self, buffer: &mut [u8], now_ns: u64) -> Option<(u64, bool)> {
         let &entry = self.pack.entries.get(self.pack.place).filter(|_| !self.pack.over)?;
         let beyond = entry.at.saturating_add(u64::from(entry.blocks) * 512) > self.capacity();

@@ -23,7 +23,8 @@ pub(crate) enum Short {
 }
 
 impl Short {
-    /// Returns the short form of these bytes; `None` if they have none.
+    /// Returns the short description ([`Short::Word`] or [`Short::Sequence`]) that generates these
+    /// bytes; `None` if neither does.
     #[inline]
     pub(super) fn of(bytes: &Bytes) -> Option<Short> {
         let (words, _) = bytes.as_chunks::<WORD>();

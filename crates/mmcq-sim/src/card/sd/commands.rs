@@ -186,8 +186,8 @@ impl SdCard {
         }
     }
 
-    /// Executes an application command. Returns `None` if no application command has this index;
-    /// then the card executes the basic command.
+    /// Executes the application command ACMD`index` with the argument `arg`. Returns `None` if no
+    /// application command has this index; then the card executes the basic command.
     fn application(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         let reply = match (index, self.interface.state) {
             (6, State::Tran) => {

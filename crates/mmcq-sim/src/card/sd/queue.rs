@@ -120,7 +120,8 @@ impl SdCard {
         self.r1(45, now_ns)
     }
 
-    /// Executes CMD46 and CMD47: they transfer the data of a ready task.
+    /// Executes CMD46 or CMD47 (`index`), which transfers the data of a ready task: bits 20:16 of
+    /// `arg` are the task's number.
     fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));

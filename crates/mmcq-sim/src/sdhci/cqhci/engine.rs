@@ -264,7 +264,8 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Clears the tasks of these slots during a halt (register CQTCLR).
+    /// Clears the tasks of these slots (bit n for slot n) while the command queue engine is halted:
+    /// the effect of a write to register CQTCLR.
     pub fn clear(&mut self, bits: u32) {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;
@@ -308,7 +309,8 @@ impl Engine {
         self.work.stopped |= self.work.moving.take().is_some();
     }
 
-    /// Returns the next step of the engine. `idle` tells whether the data lines are free.
+    /// Returns what the command queue engine does next, such as sending a command or waiting until
+    /// a time. `idle`: the data lines are free.
     pub fn next(&mut self, idle: bool, now_ns: u64) -> Step {
         if !self.has_bus() || self.work.sending.is_some() {
             return Step::Nothing;

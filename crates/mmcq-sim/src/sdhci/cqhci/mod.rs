@@ -44,8 +44,8 @@ const SEND_QUEUE_STATUS: u32 = 1 << 15;
 const MAX_STEPS: u32 = 128;
 
 impl Sdhci {
-    /// Converts an offset in the controller's register space to an offset in the engine's
-    /// registers; `None` if no register of the engine is there.
+    /// Converts an offset in the controller's register space to an offset in the registers of its
+    /// command queue engine; `None` if no register of that engine is there.
     pub(super) fn queue_register(&self, offset: u16) -> Option<u16> {
         let base = self.cqe.as_ref()?.config().offset;
         offset.checked_sub(base).filter(|&register| register < BYTES)
@@ -80,7 +80,8 @@ impl Sdhci {
         }
     }
 
-    /// Writes a register of the command queue engine.
+    /// Writes `value` to a register of the command queue engine; `register`: offset in its
+    /// registers. An access of another size than 4 bytes is a violation.
     pub(super) fn queue_write(&mut self, register: u16, size: u8, value: u32, now: u64) {
         if size != 4 {
             return self.violation("a register of the queue engine is not written as 32 bits");

@@ -14,7 +14,7 @@ pub(super) const fn mixed(value: u64) -> u64 {
     value ^ value >> 29
 }
 
-/// Returns the eight bytes as a number.
+/// Returns the first eight bytes as a little-endian number; 0 if there are fewer.
 fn number_of(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -138,8 +138,9 @@ pub struct StreamVerdict {
 }
 
 impl StreamVerdict {
-    /// Returns whether the test has shown that open transfers of this kind are safe, so that a
-    /// board may enable them.
+    /// Returns whether the test has shown that open transfers of the tested kind (reads or writes)
+    /// are safe: at least one case was right, and none failed or was without proof. Then a board
+    /// may enable them.
     pub const fn may_be_switched_on(&self) -> bool {
         self.right > 0 && self.failed == 0 && self.unproven == 0
     }

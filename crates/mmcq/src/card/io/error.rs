@@ -103,7 +103,7 @@ pub enum IoError {
         /// Largest length that is valid for this packet, in bytes: the smaller of the buffer and
         /// the protocol's limit.
         max_bytes: u32,
-        /// Type of the packet by its header.
+        /// Type of the packet, as its header says.
         kind: u8,
     },
 }

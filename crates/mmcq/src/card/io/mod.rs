@@ -287,7 +287,9 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.fail(Error::NoCard)
     }
 
-    /// Sends CMD5 with the host's voltage window until the card has powered up.
+    /// Sends CMD5 with the voltages that host and card share (`inquiry`: the card's response to a
+    /// CMD5 without voltages), again and again until the card has powered up. `s18r`: requests 1.8
+    /// V on the signal lines. Returns the last response.
     async fn power_up(&mut self, inquiry: R4, s18r: bool) -> Result<R4, Failed> {
         let request = cmd::io_send_op_cond(inquiry.voltages() & Ocr::V27_36, s18r);
         for _ in 0..=limits::INIT_NS / POWER_UP_POLL_NS {

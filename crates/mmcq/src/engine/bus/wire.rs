@@ -121,7 +121,7 @@ impl Wire {
         core::mem::take(&mut self.doubted)
     }
 
-    /// Returns timing, width and clock as they were set last.
+    /// Returns timing, width and clock (in hertz) as they were set last.
     pub fn mode(&self) -> (Timing, Width, u32) {
         (self.timing, self.width, self.clock_hz)
     }

@@ -166,7 +166,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles the EXT_CSD that was read to find the failed entry.
+    /// Handles the EXT_CSD that was read to find which entry (request) of a packed command has
+    /// failed. `status`: status bits from the response of that read.
     pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().unmap_data(self.bus.host_mut());
         let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {

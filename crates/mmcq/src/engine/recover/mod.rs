@@ -73,7 +73,8 @@ pub(super) struct Incident {
     tries: u8,
     /// Slot of the failed request, or of the first request of the failed transfer.
     owner: u8,
-    /// Number of uses of the slot `owner` at the time of that failure.
+    /// Number of uses of the slot `owner` when that request failed. If the slot has been used again
+    /// since, its request is another one.
     generation: u32,
     class: Class,
     /// Measures of recovery that were taken since the failure, bit n for [`RecoveryStep`] n.
@@ -207,7 +208,7 @@ impl Incident {
         fresh
     }
 
-    /// Counts a step of recovery, and adds it to the trace.
+    /// Counts a step of recovery, and adds it to the list of the last steps in `record`.
     pub fn climb<P: Profile>(&mut self, record: &mut Record, step: RecoveryStep, now_ns: u64) {
         if !P::RECOVERS {
             return;

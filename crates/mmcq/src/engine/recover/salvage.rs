@@ -233,8 +233,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settle_pass();
     }
 
-    /// Ends a request whose memory goes out of scope. If the controller has the request, its
-    /// transfer is stopped first.
+    /// Ends the request `id` because its memory goes out of scope, with an error if it has no
+    /// result yet. If the controller still transfers its data, that transfer is stopped first.
     pub(in super::super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         self.take_from_card(id, now_ns);

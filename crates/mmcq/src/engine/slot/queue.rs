@@ -49,7 +49,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Returns the slot of the queued command of an I/O function (CMD52 or CMD53) that has waited
-    /// longest.
+    /// longest; `None`: no such command is queued.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
@@ -130,9 +130,10 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the remaining blocks of an erase, from `start` up to but not including `end`. They go
-    /// directly before the first waiting request that overlaps them, or that is a barrier other
-    /// than an erase. If there is no such request, they go to the end of the queue.
+    /// Queues the remaining blocks of the erase in slot `index`, from block `start` up to but not
+    /// including `end`. They go directly before the first waiting request that overlaps them, or
+    /// that is a barrier other than an erase. If there is no such request, they go to the end of
+    /// the queue.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);

@@ -119,8 +119,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.gather_task(&self.slots, self.lane.tasks(), executed);
     }
 
-    /// Handles one event of the command that was sent during data for the card's queue. Returns
-    /// true if the controller has reported the end of this command.
+    /// Handles `turn`, an event in the life of a command that is sent for the card's queue during
+    /// the data of another one. Returns true if the controller has reported the end of this
+    /// command.
     pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => {}

@@ -115,7 +115,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_data(Step::Switch(on), sd::write_extr_single(at, 1), Direction::Write, now_ns)
     }
 
-    /// Sends CMD48, which reads the register that switches the queue.
+    /// Sends CMD48, which reads the register that switches the queue, to check that the switch has
+    /// happened. `on`: the queue was switched on (true) or off. `tries`: number of earlier reads
+    /// for this switch.
     pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
         let Some(at) = self.card.queue_register(self.services.memory().page()) else {
             return self.recover_lost_card(now_ns);

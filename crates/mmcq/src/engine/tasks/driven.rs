@@ -136,7 +136,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles the interrupt of the command queue engine in the usual state: it is on, and is
-    /// neither halting nor being stopped.
+    /// neither halting nor being stopped. Returns false if the command queue engine had no event.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };

@@ -53,7 +53,7 @@ pub(super) enum Turn {
     /// The code for the queue has done something, so the engine's loop must choose its next action
     /// again.
     Again,
-    /// The lane starts nothing now: it waits for the card, a timer or a request.
+    /// The engine starts nothing on the bus now: it waits for the card, a timer or a request.
     Wait,
 }
 
@@ -341,10 +341,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Asks the policy for the next request. Called when the card has no task and none can be added
-    /// to its queue. Returns true if the policy picks a request: one that cannot use the queue, or one
-    /// that could, since a policy may pick another request each time. Without the queue either can
-    /// start.
+    /// Returns true if the policy picks a request now, so that the queue must be switched off for
+    /// it. Called when the card has no task and none can be added to its queue. The picked request
+    /// may be one that cannot use the queue, or one that could: a policy may pick another request
+    /// each time.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns).is_some()

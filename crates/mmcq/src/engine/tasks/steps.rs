@@ -94,7 +94,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.go_idle::<H>(timers, now_ns);
     }
 
-    /// Handles a card that has switched its queue on or off.
+    /// Handles the end of the command that switches the card's queue: `on` says whether the queue
+    /// is on now.
     pub fn switched<H: Host>(&mut self, timers: &mut Timers, on: bool, now_ns: u64) {
         let Some(tasks) = self.tasks_mut() else { return };
         if on {
@@ -118,7 +119,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends a command for the card's queue that transfers no data and causes no busy, such as
-    /// CMD44.
+    /// CMD44. `step`: what the command does, so that its response is handled accordingly.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -151,7 +152,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Sends CMD6 that switches the queue on or off. The caller has emptied the queue.
+    /// Sends the command that switches the card's queue on (`on`) or off: CMD6 to an eMMC, a write
+    /// of an extension register to an SD card. The caller has emptied the queue.
     pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         if self.lane.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);
@@ -162,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Sends CMD48, or CMD43: the card discards all tasks.
+    /// Makes the card discard all tasks of its queue: sends CMD48 to an eMMC, CMD43 to an SD card.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
         let discard = match self.lane.is_sd_queue() {
             true => sd::q_management(SdQueueOp::AbortAll),

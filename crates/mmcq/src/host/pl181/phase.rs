@@ -125,7 +125,8 @@ impl<R: Regs> Pl181<R> {
         Ok(())
     }
 
-    /// Returns the flags that must interrupt so that the phase continues.
+    /// Returns the status flags that must raise an interrupt so that the phase `active` can
+    /// continue.
     pub(super) fn wanted_mask(&self, active: &Active) -> u32 {
         let answered = active.seen & active.command_good() != 0;
         let command = if answered { 0 } else { active.command_ends() };

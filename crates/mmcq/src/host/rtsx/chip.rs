@@ -46,7 +46,7 @@ impl Chip {
         }
     }
 
-    /// Pulls CMD and DAT up or down.
+    /// Adds the register writes to `script` that pull CMD and DAT up if `up`, else down.
     fn script_pulls(self, script: &mut Script, up: bool) {
         let dat = if up { 0xaa } else { 0x55 };
         match self {

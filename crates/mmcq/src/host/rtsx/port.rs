@@ -23,7 +23,8 @@ pub(super) const fn read_word(register: u16) -> u32 {
 }
 
 impl<R: Regs> Port<R> {
-    /// Starts an access by writing HAIMR.
+    /// Starts an access to an internal register: writes `word` (address, mask, data and direction)
+    /// to HAIMR.
     pub(super) fn begin(&self, word: u32) {
         self.regs.write32(HAIMR, word);
     }

@@ -277,8 +277,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
-    /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
-    /// left. `offered`: an interrupt has reported that the buffer is ready.
+    /// Transfers blocks by the CPU, from the controller's buffer to memory if `read`, else from
+    /// memory to the buffer. Goes on while the buffer is ready and the transfer has blocks left.
+    /// `offered`: an interrupt has reported that the buffer is ready. `segments`: the memory.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
@@ -305,7 +306,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (0..END_LOOKS).all(|_| self.port.read32(PRESENT) & PRESENT_DAT_INHIBIT != 0)
     }
 
-    /// Returns whether the buffer becomes ready for a block, within `looks` reads of Present State.
+    /// Returns whether one of the bits `ready` (buffer ready for a read or a write) is set in
+    /// Present State, which is read at most `looks` times.
     fn buffer_is(&self, ready: u32, looks: u32) -> bool {
         (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }

@@ -32,7 +32,8 @@ impl SpiConfig {
         SpiConfig { max_clock_hz, max_blocks: 128, fixed: false }
     }
 
-    /// Returns the capabilities of the driver with this port.
+    /// Returns the capabilities of the driver with this port. `shared`: the bus has other devices
+    /// too. `dma_bits`: number of address bits of the port's DMA; 0 for a port without DMA.
     pub(super) fn caps(&self, shared: bool, dma_bits: u8) -> Caps {
         let fastest = self.max_clock_hz.max(SLOWEST_HZ);
         let high_speed = if fastest > DEFAULT_SPEED_HZ { Caps::timing_bit(Timing::HighSpeed) } else { 0 };

@@ -20,7 +20,8 @@ pub(super) struct Line<P: Port> {
     /// Whether an SPI exchange (bytes in both directions) was started and the port has not reported
     /// its end yet.
     going: bool,
-    /// Whether an exchange has ended since the beginning of the present call.
+    /// Whether an SPI exchange has ended since the engine's present call of the driver began
+    /// ([`begin_call`](Self::begin_call)).
     ended: bool,
 }
 

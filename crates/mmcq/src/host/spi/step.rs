@@ -3,7 +3,8 @@
 
 use crate::host::Stage;
 
-/// Number of bytes that the first poll receives.
+/// Number of bytes that the first poll of a waiting card receives on the SPI bus; later polls
+/// receive more.
 pub(super) const LOOK_FIRST: u8 = 8;
 /// Number of bytes that the longest poll receives.
 const LOOK_LONGEST: u8 = 64;

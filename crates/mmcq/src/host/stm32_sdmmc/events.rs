@@ -167,7 +167,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Returns whether the response carries the index of another command.
+    /// Returns whether the received response belongs to another command than `active`, the one in
+    /// progress: it carries another command index. False for responses without an index.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

@@ -173,7 +173,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(COMMAND, COMMAND_ENABLE | command);
     }
 
-    /// Writes the registers for a data transfer.
+    /// Writes the registers for the data of a command: the DMA's list or the bounce buffer, data
+    /// length and data control. An error if the memory cannot be used.
     fn program_data(
         &mut self,
         command: &Command,
@@ -218,8 +219,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
-/// writes no register.
+/// Returns the length of the data in bytes, or an error if the controller cannot transfer them.
+/// `tuning`: the data are a tuning block. Writes no register.
 fn check(data: &Data, segments: &[Segment], tuning: bool) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;

@@ -298,8 +298,8 @@ impl Hold {
         self.held.as_mut()
     }
 
-    /// Records the requests that came during the hold for the learning of how fast the client's
-    /// requests follow each other.
+    /// Records the requests that came while the start was delayed, so that the engine learns how
+    /// fast the client's requests follow each other.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);

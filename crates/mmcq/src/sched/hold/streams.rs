@@ -68,8 +68,8 @@ pub(super) struct Stream {
     /// Number of completions in a row at which fewer requests than `depth` were in flight
     /// (submitted and not complete).
     times: u8,
-    /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
-    /// requests are missing.
+    /// The `depth` (number of requests) that the stream had when the engine gave up its wait for
+    /// missing requests; 0: no requests are missing.
     missed: u8,
     /// Whether the stream's other requests are complete, which the engine has sent without the
     /// missing ones after it gave up its wait for these.
@@ -278,8 +278,9 @@ impl Stream {
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that `requests` requests have come back, `earlier` of them before the last completion.
-    /// `of_before`: all of them belong to the requests completed before the last completion.
+    /// Records that clients have submitted `requests` further requests after completions, `earlier`
+    /// of them before the last completion. `of_before`: all of them follow requests that were
+    /// complete before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);

@@ -4,9 +4,9 @@
 use super::costs::Costs;
 use super::streams::Stream;
 
-/// The two ways to transfer the requests of a loop (in one transfer, or in two that alternate) are
-/// close if their predicted times differ by less than 1 / `CLOSE`, or by less than [`CLOSE_NS`].
-/// Then both are tried.
+/// Two ways are possible for the requests of a closed loop ([`Loop`]): one transfer, or two
+/// transfers that alternate. Their predicted times count as close if they differ by less than 1 /
+/// `CLOSE` or by less than [`CLOSE_NS`]. Then both ways are tried.
 const CLOSE: u64 = 8;
 /// Two predicted times, with one transfer and with two, are close if they differ by less than this,
 /// in ns; then both ways are tried. It is the time of a wake-up: the learned times of streams may

@@ -232,7 +232,8 @@ impl Packs {
         self.entries.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether one of the collected transfers (entries) overlaps these blocks.
+    /// Returns whether one of the transfers (entries) collected for the next packed command
+    /// overlaps the blocks from `start` up to but not including `end`.
     pub(crate) fn meets(&self, start: u64, end: u64) -> bool {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }

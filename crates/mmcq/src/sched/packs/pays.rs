@@ -81,8 +81,9 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Runs two thousand transfers of four requests on a card with these times, and returns how
-    /// many were packs (packed commands).
+    /// Runs two thousand transfers of four requests, and returns how many were packs (packed
+    /// commands). On this card a request alone takes `alone_ns`, and a request in a pack
+    /// `packed_ns`.
     fn count_packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
         let mut now_ns = 1;
         let ways: Vec<bool> = (0..2_000)

@@ -53,7 +53,7 @@ pub struct Hosted {
     blocks: u32,
     /// Number of blocks of the largest task so far.
     largest: u32,
-    /// Most segments of a task.
+    /// Largest number of memory segments of a task.
     segments: u16,
     /// Whether the engine has already read the registers to see whether the oldest task has ended
     /// without an interrupt; false again when a task ends.
@@ -161,8 +161,8 @@ impl Hosted {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// Returns the time in ns at which a task ended last, or at which the first task was given to
-    /// the command queue engine.
+    /// Returns the time in ns at which the last task ended. If none has ended yet: the time at
+    /// which the command queue engine got the first task.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }

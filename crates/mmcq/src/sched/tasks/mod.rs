@@ -263,8 +263,8 @@ impl Tasks {
         !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
-    /// Returns all task numbers in use, bit n for task n: tasks that are described, announced or
-    /// executed.
+    /// Returns all task numbers in use, bit n for task n: the tasks that the card knows, the one
+    /// that is just being sent to it (CMD44 and CMD45), and the one that is being executed.
     #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
@@ -511,7 +511,7 @@ impl Tasks {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
-    /// Removes a task that failed.
+    /// Removes task `id`, which has failed; no task's data are being transferred any more.
     pub(crate) fn take_out(&mut self, id: u8) {
         self.take_off(id);
         self.running = NONE;
@@ -567,7 +567,7 @@ impl Tasks {
         self.failures.again(now_ns)
     }
 
-    /// Stops the use of the queue. Returns false if its use was stopped before.
+    /// Stops the use of the queue, and stores the reason `why`. Returns false if already stopped.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);

@@ -63,8 +63,8 @@ pub const fn stop_transmission_hpi(rca: u16) -> Command {
     Command::new(12, rca_arg(rca) | 1, Resp::R1b)
 }
 
-/// CMD13 `SEND_STATUS` as high-priority interrupt (HPI), on devices that use CMD13 for it
-/// [eMMC 6.10.4].
+/// CMD13 `SEND_STATUS` as high-priority interrupt (HPI) to the device with the address `rca`, on
+/// devices that use CMD13 for it [eMMC 6.10.4].
 pub const fn send_status_hpi(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1, Resp::R1)
 }

@@ -248,8 +248,8 @@ pub const fn read_extr_multi(at: Extension, large: bool, units: u16) -> Command 
     Command::new(58, at.arg() | (large as u32) << 26 | less_one(units), Resp::R1)
 }
 
-/// CMD59 `WRITE_EXTR_MULTI`: writes 1 to 512 units of 512 bytes, or of 32 KiB if `large`
-/// [SD 5.7.2.5].
+/// CMD59 `WRITE_EXTR_MULTI`: writes `units` (1 to 512) units of 512 bytes, or of 32 KiB if `large`,
+/// to the extension registers from the address `at` on [SD 5.7.2.5].
 pub const fn write_extr_multi(at: Extension, large: bool, units: u16) -> Command {
     Command::new(59, at.arg() | (large as u32) << 26 | less_one(units), Resp::R1)
 }

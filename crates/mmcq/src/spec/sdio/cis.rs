@@ -409,7 +409,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Reads a chain at address 1000h; all bytes after it read as FFh.
+    /// Reads the tuple chain `bytes` of function `function` (0: the card), as if it began at
+    /// address 1000h; all addresses after it read as FFh.
     fn walk(function: u8, bytes: &[u8]) -> Result<Cis, CisError> {
         let mut walker = Walker::new(function, 0x1000)?;
         let mut reads = 0;

@@ -296,8 +296,8 @@ impl<const N: usize> Rig<N> {
         Rig { stack: Arc::new(stack), line, ended, memory }
     }
 
-    /// Starts the interrupt handler of another core, which runs until this many commands have
-    /// ended.
+    /// Starts the interrupt handler of another core as a thread, which runs until `phases` commands
+    /// have ended.
     pub fn interrupts(&self, phases: u32) -> thread::JoinHandle<()> {
         let (stack, line, ended) = (self.stack.clone(), self.line.clone(), self.ended.clone());
         thread::spawn(move || {

@@ -122,7 +122,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     }
 
     /// Continues a transfer by SDMA that stops at boundaries of memory ([`Stops`]), with the memory
-    /// of the next request. One or two register writes do this.
+    /// of the next request (`segments`). One or two register writes do this. An error, before any
+    /// write: the request does not fit the open transfer.
     pub(super) fn continue_stops(
         &mut self,
         phase: &Phase,
@@ -165,9 +166,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Acknowledges the interrupts of a phase (a command with its data) that uses SDMA, where the
-    /// DMA stops at every memory boundary and the driver must continue it. Returns the events for
-    /// the engine.
+    /// Acknowledges the interrupts of a phase (a command with its data) that uses SDMA. Its DMA
+    /// stops at every memory boundary, and then the driver sets the next address. `segments`:
+    /// memory of the phase's data. Returns the events for the engine.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
