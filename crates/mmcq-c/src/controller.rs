@@ -37,7 +37,8 @@ pub(crate) fn writes_lists(driver: &Driver) -> bool {
     driver.transfer_mode() == TransferMode::Adma2
 }
 
-/// Returns whether the CPU moves data of this length, so that the driver does not map their memory.
+/// Returns whether the CPU moves data of `bytes` bytes, so that the driver does not map their
+/// memory.
 pub(crate) fn moves_by_cpu(driver: &Driver, bytes: u32) -> bool {
     #[cfg(any(feature = "rtsx", feature = "stm32-sdmmc"))]
     let driver = match driver {

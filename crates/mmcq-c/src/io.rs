@@ -375,7 +375,9 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Makes the description of a transfer; `None` if the program's arguments are invalid.
+    /// Makes the description of a transfer between `memory` and a function; `None` if the program's
+    /// arguments are invalid. `how` says whether all bytes go to the register `address` or to
+    /// ascending addresses from there on.
     pub fn new(
         function: u32,
         (address, how): (u32, u32),

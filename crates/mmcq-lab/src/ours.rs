@@ -312,8 +312,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.handle(sys, work, core);
     }
 
-    /// Calls the engine from the deferred interrupt or the thread. If a hard interrupt came before,
-    /// unmasks its line afterwards.
+    /// Calls the engine from the deferred interrupt or the thread, on the CPU core `core`. If a
+    /// hard interrupt came before, unmasks its line afterwards.
     fn turn_noted(&mut self, sys: &mut System, core: u8) {
         sys.lock();
         let noted = std::mem::take(&mut self.noted);
@@ -324,7 +324,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         sys.unlock();
     }
 
-    /// Handles a poll of the controller by the spinning job.
+    /// Handles a poll of the controller by the spinning job with the number `job`, on the CPU core
+    /// `core`.
     fn look(&mut self, sys: &mut System, job: u32, core: u8) {
         let mut list = std::mem::take(&mut self.spun);
         self.complete(sys, &mut list);

@@ -445,8 +445,8 @@ impl System {
         self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
-    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os. Returns true if
-    /// the job has finished.
+    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os, on the CPU core
+    /// `core`. Returns true if the job has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {

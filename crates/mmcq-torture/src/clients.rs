@@ -92,8 +92,8 @@ pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>;
 }
 
 impl Run<'_> {
-    /// Begins or continues a pause of this length, in which no request is submitted while other
-    /// events may happen. Returns true when the pause is over.
+    /// Begins or continues a pause of `rest_us` microseconds, in which no request is submitted
+    /// while other events may happen. Returns true when the pause is over.
     pub(super) fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;

@@ -243,8 +243,8 @@ impl Machine<(NoLock, BounceDriver)> {
 }
 
 impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
-    /// Makes a machine with an SDHCI controller that has a command queue engine; its power comes on
-    /// at `now_ns`.
+    /// Makes a machine with an SDHCI controller that has a command queue engine. The card is an
+    /// eMMC if `emmc`, otherwise an SD card; its power comes on at `now_ns`.
     pub fn queue_engine(
         setup: &Setup,
         profile: P,

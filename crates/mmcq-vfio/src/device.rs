@@ -67,7 +67,8 @@ pub struct Device {
     _group: File,
 }
 
-/// Returns the kinds of IOMMU protection that are acceptable, best first.
+/// Returns the kinds of IOMMU protection that are acceptable, best first. With `noiommu` the only
+/// kind is none at all.
 fn protections(noiommu: bool) -> &'static [i32] {
     if noiommu { &[kernel::NOIOMMU] } else { &[kernel::TYPE1_V2, kernel::TYPE1] }
 }

@@ -451,8 +451,8 @@ fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     moved.cast_unsigned() == into.len()
 }
 
-/// Writes `from` to a program's memory at `address`. Returns false if the program has no memory
-/// there, or has ended.
+/// Writes `from` to the memory of the program with the process ID `pid`, at `address`. Returns
+/// false if the program has no memory there, or has ended.
 fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };

@@ -359,7 +359,7 @@ impl<'a> Reader<'a> {
         Ok(self.out)
     }
 
-    /// Reads a whole job file and handles its lines.
+    /// Reads the job file `path` and handles its lines; `depth` counts nested `include` lines.
     fn file(&mut self, path: &Path, place: &Place, depth: u32) -> Result<(), ParseError> {
         let shown = path.display().to_string();
         self.files += 1;

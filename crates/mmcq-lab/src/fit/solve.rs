@@ -82,9 +82,9 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
-    /// residuals, in units of this standard deviation, plus the squares that hold the values near
-    /// their start values.
+    /// Returns the cost that the solver makes small. It is the robust (Huber) sum of squares of the
+    /// residuals, in units of the standard deviation `scale`, plus the squares that hold the values
+    /// near their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }

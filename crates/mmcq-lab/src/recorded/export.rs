@@ -219,8 +219,8 @@ impl Keeper {
         self.moving = None;
     }
 
-    /// Records a command that flushes the card's cache. Each flush of a job was served by the last
-    /// such command before the flush's end.
+    /// Records that a command which flushes the card's cache was sent at `at_ns`. Each flush of a
+    /// job was served by the last such command before the flush's end.
     fn flush(&mut self, at_ns: u64) {
         for open in self.open.iter_mut().filter(|open| is_flush(&open.io)) {
             open.went_ns = Some(at_ns.max(open.came_ns));

@@ -121,6 +121,7 @@ impl Reply {
     pub const SILENT: Self = Self { answer: None, flow: Flow::None, busy_until_ns: None };
 
     /// Makes the reaction to a command with a 48-bit response that has a CRC7, and without data.
+    /// `index` and `content` are the response's fields.
     #[must_use]
     pub const fn short(index: u8, content: u32) -> Self {
         Self {

@@ -30,7 +30,7 @@ impl Registers {
         registers
     }
 
-    /// Returns the value of a register of the PCI Express link (PHY).
+    /// Returns the value of the register `address` of the PCI Express link (PHY).
     pub fn link(&self, address: usize) -> u16 {
         self.1[address]
     }

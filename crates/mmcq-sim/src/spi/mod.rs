@@ -308,8 +308,8 @@ impl SpiSlot {
         self.reach(at.ns())
     }
 
-    /// Sends these bytes like [`transfer`](Self::transfer), for a master with DMA: an interrupt
-    /// comes at their end. Returns this end in ns.
+    /// Sends `bytes` from `start_ns` on like [`transfer`](Self::transfer), for a master with DMA:
+    /// an interrupt comes at their end. Returns this end in ns.
     pub fn transfer_and_tell(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let end_ns = self.transfer(bytes, start_ns);
         self.slot.set_alarm(0, end_ns);
@@ -405,7 +405,7 @@ impl SpiSlot {
         output >> (7 - self.shift.bits) & 1
     }
 
-    /// Gives the card one bit from DI.
+    /// Gives the card one bit from DI: `level` is 0 or 1.
     fn bit(&mut self, level: u8, now_ns: u64) {
         self.shift.input = self.shift.input << 1 | level;
         self.shift.bits += 1;

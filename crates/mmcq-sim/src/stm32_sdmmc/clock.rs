@@ -72,7 +72,7 @@ impl Clock {
 }
 
 impl Stm32Sdmmc {
-    /// Writes the register POWER: power state, and steps of the voltage switch.
+    /// Writes `value` to the register POWER: power state, and steps of the voltage switch.
     pub(super) fn set_power(&mut self, value: u32, now: u64) {
         let old = self.regs.power;
         let state = match (old & power::STATE, value & power::STATE) {

@@ -141,7 +141,7 @@ impl BusyTimes {
         BusyTimes { estimates_ns: [0; CLASSES], outliers_ns: [0; CLASSES], hits: [0; CLASSES] }
     }
 
-    /// Returns how long after the end of the data the card is polled first.
+    /// Returns how long in ns after the end of a write of `blocks` blocks the card is polled first.
     fn first_ns(&self, blocks: u32) -> u64 {
         u64::from(self.estimates_ns[class(blocks)])
     }

@@ -141,8 +141,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets whether the I/O card answers CMD52 during data (SDC in its CCCR). Bring-up sets it; a
-    /// board may switch it off. Without a card it is off.
+    /// Sets by `allowed` whether the engine may send a CMD52 during data of an I/O card (SDC in its
+    /// CCCR). Bring-up sets it; a board may switch it off. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
         if self.lane.concurrent().allowed {

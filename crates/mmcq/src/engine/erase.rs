@@ -164,9 +164,9 @@ impl Erasing {
         }
     }
 
-    /// Returns the erase after which no copy of exactly these blocks is left; `None`: the card has
-    /// none. Whole groups are erased in one step, other blocks in two. `leave`: the permission for
-    /// it.
+    /// Returns the erase after which no copy of exactly the `blocks` blocks from `lba` on is left;
+    /// `None`: the card has none. Whole groups are erased in one step, other blocks in two.
+    /// `leave`: the permission for an irreversible operation.
     pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
         let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
         match self.whole(lba, blocks) {

@@ -199,7 +199,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Completes requests that have ended, and then maps the memory of the next waiting requests
-    /// for DMA.
+    /// for DMA, until `prepared` requests are mapped.
     pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
         self.complete_ended::<H, P>(host, ledger, prepared);
     }

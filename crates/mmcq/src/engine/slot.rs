@@ -384,8 +384,8 @@ impl<const N: usize> Slots<N> {
         self.queue().map_while(|index| self.waiting(index))
     }
 
-    /// Returns a queued read or write in the form that a scheduling policy gets ([`Waiting`]);
-    /// `None`: the request is neither.
+    /// Returns the read or write of slot `index` in the form that a scheduling policy gets
+    /// ([`Waiting`]); `None`: the request is neither.
     pub fn waiting(&self, index: u8) -> Option<Waiting> {
         let slot = self.at(index);
         let (direction, lba, blocks) = slot.span()?;

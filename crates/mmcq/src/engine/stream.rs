@@ -499,7 +499,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles the response of the CMD12 that has closed an open transfer, when no request needs
-    /// this transfer any more.
+    /// this transfer any more. `status`: the R1 in that response.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else {
             return self.lane.go_idle::<H>(&mut self.timers, now_ns);

@@ -204,7 +204,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Decides until when the start of the pending transfer is delayed for further requests, by
-    /// what a delay costs and gains. Returns false if the transfer starts now.
+    /// what a delay costs and gains. `first`: slot of the transfer's first request. Returns false
+    /// if the transfer starts now.
     pub fn decide_hold<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -300,18 +301,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// Lets a new request join the transfer whose start is delayed, if it continues that transfer.
-    /// The transfer then waits longer or starts. Returns false if the request did not join, so that
-    /// the caller must handle it.
+    /// Lets the new request of slot `index` join the transfer whose start is delayed, if it
+    /// continues that transfer. The transfer then waits longer or starts. Returns false if the
+    /// request did not join, so that the caller must handle it.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// Lets a read or write without special rules join the transfer whose start is delayed. Returns
-    /// false if it does not continue that transfer, or if something else (such as recovery) needs
-    /// the engine.
+    /// Lets the request of slot `index`, a read or write without special rules, join the transfer
+    /// whose start is delayed. Returns false if it does not continue that transfer, or if something
+    /// else (such as recovery) needs the engine.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()

@@ -409,7 +409,8 @@ impl Timers {
         self.wake_ns = help_ns.min(self.presence_ns);
     }
 
-    /// Sets when the card's presence counts as stable, after a card came or went.
+    /// Sets the time in ns (`at_ns`) from which the card's presence counts as stable, after a card
+    /// came or went.
     #[inline(always)]
     pub fn presence_at(&mut self, at_ns: u64) {
         self.presence_ns = at_ns;

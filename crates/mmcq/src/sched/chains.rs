@@ -171,8 +171,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether some transfer of the chain (a list of transfers) overlaps these blocks, and
-    /// that transfer or the given direction writes.
+    /// Returns whether some transfer of the chain (a list of transfers) overlaps the blocks from
+    /// `start` up to `end`, and that transfer or `direction` writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;

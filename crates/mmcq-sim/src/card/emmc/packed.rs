@@ -155,7 +155,7 @@ impl EmmcCard {
     }
 
     /// Executes the CMD25 of a packed command: the card receives the header, and the data of packed
-    /// writes.
+    /// writes. `count`: what CMD23 announced; `None`: no CMD23 came before.
     pub(super) fn packed_write(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let blocks = count.map_or(0, |count| count.blocks);
         if let Err(errors) = self.address(arg) {

@@ -114,7 +114,8 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to an erase or a discard of these sectors.
+    /// Applies the planted bugs to an erase of the `bytes` bytes from byte address `at` on, or to
+    /// their discard if `discard`.
     #[cold]
     pub(crate) fn lie_about_erase(&mut self, at: u64, bytes: u64, discard: bool) {
         let told = plant::is(Lie::DiscardFlips) && discard

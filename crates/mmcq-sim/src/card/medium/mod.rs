@@ -116,8 +116,8 @@ impl Medium {
         })
     }
 
-    /// Makes a medium from an image file, whose length is the size of the medium. Opening does not
-    /// write to the file.
+    /// Makes a medium from an image file, whose length is the size of the medium. With `read_only`
+    /// the file is opened for reads only. Opening does not write to the file.
     pub fn image(path: &Path, read_only: bool) -> Result<Self, MediumError> {
         let name = path.display().to_string();
         if path.is_dir() {

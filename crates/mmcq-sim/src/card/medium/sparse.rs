@@ -373,7 +373,8 @@ impl Fill {
     }
 }
 
-/// Returns word `index` of the pattern, made by two multiplications; every word differs.
+/// Returns word `index` of the pattern that `seed` selects, made by two multiplications; every word
+/// differs.
 fn word(seed: u64, index: u64) -> u64 {
     let mixed = (index ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)

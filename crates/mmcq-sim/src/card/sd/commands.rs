@@ -221,8 +221,8 @@ impl SdCard {
         Some(reply)
     }
 
-    /// Executes ACMD41: the host gives its supply voltages, and the card reports whether its
-    /// power-up has ended [SD 4.2.3].
+    /// Executes ACMD41: the host gives its supply voltages in `arg`, and the card reports whether
+    /// its power-up has ended [SD 4.2.3].
     pub(super) fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;
@@ -375,7 +375,8 @@ impl SdCard {
         if self.config.block_addressed() { 512 } else { self.block_len }
     }
 
-    /// Executes CMD17 or CMD18; `left` is the number of blocks that CMD23 announced.
+    /// Executes CMD17 or CMD18 (`index`) with the argument `arg`, the address. `left`: the number
+    /// of blocks that CMD23 announced; `None`: no CMD23 came before.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         match self.address(arg) {
             Err(errors) => self.refuse(index, errors, now_ns),

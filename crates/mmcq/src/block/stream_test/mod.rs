@@ -50,8 +50,8 @@ impl StreamTest {
         StreamTest { direction: Direction::Read, lba, blocks }
     }
 
-    /// Makes a test of writes. *The content of these blocks is lost.* Cases that need more blocks
-    /// are left out.
+    /// Makes a test of writes to the `blocks` blocks from `lba` on. *The content of these blocks is
+    /// lost.* Cases that need more blocks are left out.
     pub const fn writes(lba: u64, blocks: u32) -> Self {
         StreamTest { direction: Direction::Write, lba, blocks }
     }

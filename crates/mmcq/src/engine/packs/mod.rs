@@ -98,8 +98,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns two values: whether the request may go in a packed command (alone or merged with
-    /// others), and whether it is a reliable write there.
+    /// Returns two values for the request of slot `index`: whether it may go in a packed command of
+    /// `direction` (alone or merged with others), and whether it is a reliable write there.
     pub fn is_packable(
         &self,
         card: &Card,

@@ -35,8 +35,8 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds an urgent request, which is a part of the recovery, to the requests that wait outside
-    /// of the queue.
+    /// Adds the request of slot `index`, an urgent one that is a part of recovery, to the requests
+    /// that wait outside of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
@@ -55,7 +55,7 @@ impl<const N: usize> Slots<N> {
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// Puts a new request at the end of the queue.
+    /// Puts the request of slot `index`, which is new, at the end of the queue.
     pub fn push_back(&mut self, index: u8) {
         let age = self.push_last(index);
         self.enter(index, age);
@@ -112,8 +112,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Puts a request that was queued before at the front again. Its age still counts from its
-    /// submission.
+    /// Puts the request of slot `index`, which was queued before, at the front of the queue. Its
+    /// age still counts from its submission.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);

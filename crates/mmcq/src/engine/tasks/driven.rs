@@ -89,9 +89,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Describes a task of one request and rings its doorbell; the request is not queued any more.
-    /// Returns false if the command queue engine cannot use the memory, or does not react to the
-    /// doorbell: then the general path continues.
+    /// Describes task `id` of one request (that of slot `index`) and rings its doorbell; the
+    /// request is not queued any more. Returns false if the command queue engine cannot use the
+    /// memory, or does not react to the doorbell: then the general path continues.
     #[inline(always)]
     fn ring_driven(
         &mut self,

@@ -183,7 +183,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns whether this request is in a task that the queue engine has.
+    /// Returns whether the request of slot `index` is in a task that the queue engine has.
     #[inline(always)]
     pub fn engine_has(&self, index: u8) -> bool {
         self.engine_has_memory() && self.tasks().is_some_and(|tasks| tasks.has(index))

@@ -130,7 +130,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Makes the requests of a task and their memory the transfer in progress, and returns its
+    /// Makes the requests of task `id` and their memory the transfer in progress, and returns its
     /// phase: what the controller must execute.
     pub fn gather_task(&mut self, slots: &Slots<N>, tasks: Option<&Tasks>, id: u8) -> Phase {
         let Some(tasks) = tasks else { return NO_PHASE };

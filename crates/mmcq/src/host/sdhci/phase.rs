@@ -373,8 +373,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes the address of SDMA. The write of its last byte also lets a stopped transfer
-    /// continue.
+    /// Writes `bus`, the bus address at which SDMA continues. The write of the address's last byte
+    /// also lets a stopped transfer continue.
     pub(super) fn set_sdma(&self, bus: u64) {
         if !self.model.v4 {
             return self.port.write32(SDMA_ADDRESS, bus as u32);

@@ -208,8 +208,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Maps memory for DMA. If the DMA cannot reach it, or its bus address is not a multiple of 4,
-/// unmaps it and returns an error.
+/// Maps `bytes` bytes at `place` for DMA, and returns their bus address. If the DMA cannot reach
+/// the memory, or its bus address is not a multiple of 4, unmaps it and returns an error.
 fn mapped<D: Dma>(
     dma: &D,
     config: &Stm32SdmmcConfig,

@@ -217,9 +217,10 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
-    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
-    /// because none is missing or the time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. `slot`: the bit of its
+    /// slot; `end`: the block after its last one; `blocks`: its length; `client`: who submitted it.
+    /// Returns until when the engine waits for the requests that are still missing. `None`: the
+    /// transfer must start now, because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,

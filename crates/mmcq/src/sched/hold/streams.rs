@@ -332,7 +332,9 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// Notes how many requests of the sequential client were under way at the same time.
+    /// Notes that `seen` requests of the sequential client were under way at the same time. The
+    /// depth that the engine expects rises at once, and falls only after [`FEWER`] smaller values
+    /// in a row.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;

@@ -166,8 +166,8 @@ impl Packs {
         }
     }
 
-    /// Stores whether the present initialisation has set the card to report failed packed commands.
-    /// [`begin_anew`](Self::begin_anew) uses this at the initialisation's end.
+    /// Stores `told`: whether the present initialisation has set the card to report failed packed
+    /// commands. [`begin_anew`](Self::begin_anew) uses this at the initialisation's end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }
