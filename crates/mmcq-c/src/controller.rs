@@ -73,7 +73,8 @@ pub(crate) fn hears_card_irq(driver: &Driver) -> bool {
     !matches!(driver, Driver::Rtsx(_))
 }
 
-/// Returns what the C program supplies; `None` if a member is missing or wrong.
+/// Returns a copy of the structure that the C program supplies; `None` if the pointer is null, or
+/// if a function or a value that the library needs is missing.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.

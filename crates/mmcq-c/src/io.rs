@@ -330,7 +330,8 @@ pub unsafe extern "C" fn mmcq_io_write(
     unsafe { moved(host, function, (address, how), bytes, memory.cast_mut(), Direction::Write) }
 }
 
-/// Transfers data of a function in this direction.
+/// Transfers `bytes` bytes between `memory` and a function, in this direction. `how` says whether
+/// all bytes go to the register `address` or to ascending addresses from there on.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_io_read` or `mmcq_io_write` in `mmcq.h`.

@@ -95,8 +95,9 @@ pub trait Front {
         let _ = (sys, number);
     }
 
-    /// Called when a job has nothing to do until one of its I/Os is done, or until `until_ns`.
-    /// Returns true if the job must stay awake; the front end has then given it a step to execute.
+    /// Called when the job with the number `job` has nothing to do until one of its I/Os is done,
+    /// or until `until_ns`. Returns true if the job must stay awake; the front end has then given
+    /// it a step to execute.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false

@@ -503,8 +503,8 @@ fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Ask
     Asking::new(Kind::PartitionAccess(visit), buf)
 }
 
-/// Returns the secure operation for these blocks: secure erase for whole groups, secure trim for
-/// others.
+/// Returns the secure operation for the `blocks` blocks from `lba` on: secure erase for whole
+/// groups, secure trim for others.
 fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     let group = u64::from(erasing.group_blocks.max(1));

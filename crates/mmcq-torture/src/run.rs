@@ -256,8 +256,8 @@ impl Run<'_> {
         }
     }
 
-    /// Executes the case from a power-on to the next power cut, on a new machine with an SDHCI
-    /// controller.
+    /// Executes the case from the power-on at `on_ns` to the next power cut, on a new machine with
+    /// an SDHCI controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;

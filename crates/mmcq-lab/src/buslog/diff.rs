@@ -94,9 +94,9 @@ impl Line {
     }
 }
 
-/// Returns figures about the gaps between transfers of two bus logs, for each direction. If less
-/// than `wake_ns` lies between the last interrupt and the next transfer, no thread had to be woken
-/// for it.
+/// Returns figures about the gaps between transfers, for each direction, with the values of both
+/// logs (`one`, `other`). A transfer counts as sent without waking a thread if its first command
+/// came less than `wake_ns` after the last interrupt.
 fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     let mut lines = Vec::new();
     for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {

@@ -369,9 +369,9 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Copies the data of one request from the shared memory into `into`, in words of 64 bits.
-    /// `place` is the number of the request in the job's ring. Bytes after the last whole word of
-    /// `into` are not changed.
+    /// Copies the data of one request of job number `job` from the shared memory into `into`, in
+    /// words of 64 bits. `place` is the number of the request in the job's ring. Bytes after the
+    /// last whole word of `into` are not changed.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());

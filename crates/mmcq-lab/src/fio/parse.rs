@@ -521,7 +521,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Handles an option of the section that is being read.
+    /// Handles option `name` of the present section; `value` is `None` if it has no `=`.
     fn option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<(), ParseError> {
         let expanded = value.map(|v| self.expand(v, place)).transpose()?;
         let (job, given) = match (&mut self.section, &mut self.own_global) {

@@ -125,8 +125,9 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     problem.solution(at, figures, model)
 }
 
-/// Takes steps from the point `at` that reduce the cost, until a step is short or reduces the cost
-/// little.
+/// Takes steps from the point `at`, where the model has the figures `figures`, that reduce the
+/// cost, until a step is short or reduces the cost little. `scale` returns the standard deviation
+/// by which residuals are divided; `clamp` moves a point into the bounds of the values.
 fn descend(
     problem: &Problem<'_>,
     mut at: Vec<f64>,
@@ -205,7 +206,8 @@ impl Problem<'_> {
     }
 
     /// Returns the derivatives of the model's figures by the values: by forward differences, or by
-    /// backward differences if a forward step would exceed the value's upper bound.
+    /// backward differences if a forward step would exceed the value's upper bound. `by`: size of a
+    /// step.
     fn jacobian(
         &self,
         at: &[f64],

@@ -125,8 +125,8 @@ impl Sweep {
         })
     }
 
-    /// Returns the first values of each row of a point (one combination of values of the sweep):
-    /// the values that identify the run.
+    /// Returns the first values of each row of the point with the number `point` (one combination
+    /// of values of the sweep): the values that identify the run.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.

@@ -230,8 +230,8 @@ impl Capture {
     }
 }
 
-/// Moves the ends of a window outwards until they cut no token or block. Returns the new start and
-/// end in ns.
+/// Moves the start `from_ns` of a window back, and its end `until_ns` forward, until they cut no
+/// token or block. Returns the new start and end in ns.
 pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
     for event in events.iter().rev().filter(|e| e.has_bits()) {
         if event.start_ns < from_ns && event.end_ns > from_ns {

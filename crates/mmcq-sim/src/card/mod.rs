@@ -186,7 +186,8 @@ pub trait Card {
         flash::Work::default()
     }
 
-    /// Executes a command that ended at `now_ns` with a correct CRC7. Returns the card's reaction.
+    /// Executes the command `index` with the argument `arg`, which ended at `now_ns` with a correct
+    /// CRC7. Returns the card's reaction.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
     /// Returns the next block of the read in progress; the data lines are free from `now_ns` on.
@@ -221,8 +222,8 @@ pub trait Card {
         let _ = on;
     }
 
-    /// Returns whether the card would now refuse a write of these bytes. `partition` is a number as
-    /// in PARTITION_CONFIG.
+    /// Returns whether the card would now refuse a write of the `bytes` bytes from byte address
+    /// `at` of a partition on. `partition` is a number as in PARTITION_CONFIG.
     fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
         let _ = (partition, at, bytes);
         false
@@ -320,8 +321,8 @@ pub trait Card {
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
 
-    /// Reads bytes of a partition without a command on the bus. `partition` is a number as in
-    /// PARTITION_CONFIG; the RPMB cannot be read this way.
+    /// Fills `buffer` with the bytes of a partition from byte address `at` on, without a command on
+    /// the bus. `partition` is a number as in PARTITION_CONFIG; the RPMB cannot be read this way.
     fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         if partition == 0 {
             return self.peek(at, buffer);

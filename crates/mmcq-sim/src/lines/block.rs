@@ -131,6 +131,7 @@ impl Block {
 
     /// Gives the card a written block that has ended on the lines, and counts it; `damaged`: its
     /// CRC is wrong. Returns the CRC status that the controller sees; `None` if it sees none.
+    /// `strike`: the fault that strikes the block, if any.
     pub fn went(
         &mut self,
         slot: &mut Slot,

@@ -260,8 +260,8 @@ impl SpiSlot {
         }
     }
 
-    /// Makes the card react to a change of chip select that it has noticed: it drops an incomplete
-    /// byte or frame.
+    /// Reacts to a change of chip select (now low if `low`) that has reached the card: the card
+    /// drops an incomplete byte or frame.
     fn selection_seen(&mut self, low: bool, now_ns: u64) {
         self.shift = Shift::default();
         self.front.forget_frame();

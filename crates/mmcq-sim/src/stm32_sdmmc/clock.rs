@@ -120,8 +120,8 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Writes the clock control register (CLKCR). The write is refused while a command or data are
-    /// active.
+    /// Writes `value` to the clock control register (CLKCR). The write is refused while a command
+    /// or data are active.
     pub(super) fn set_clock(&mut self, value: u32, now: u64) {
         let value = value & clkcr::ALL;
         if self.cmd.active() || self.dat.active() {

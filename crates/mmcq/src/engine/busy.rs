@@ -52,7 +52,7 @@ impl Busy {
         }
     }
 
-    /// Begins to watch the busy after a write of this many blocks. Returns after how many ns the
+    /// Notes that the busy after a write of `blocks` blocks begins. Returns after how many ns the
     /// card is polled first.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
         (self.since_ns, self.questions) = (now_ns, 0);
@@ -262,8 +262,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Polls as the engine does. Returns the time that a write loses beyond its busy, and the
-    /// number of polls.
+    /// Polls a card that is busy for `busy_ns`, as the engine does. Returns the time in ns that a
+    /// write loses beyond its busy, and the number of polls.
     fn ask(times: &mut BusyTimes, busy_ns: u64) -> (u64, u32) {
         let mut waited_ns = times.first_ns(8);
         let mut questions = 1;

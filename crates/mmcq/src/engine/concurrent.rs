@@ -250,7 +250,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles the deadline of the command on the CMD line. Perhaps only its interrupt was lost.
+    /// Handles a due time of commands during data. Without a command on the CMD line, tries to send
+    /// the next one. Otherwise the controller has not reported the command's end in time: reads its
+    /// registers, since perhaps only the interrupt was lost, and aborts the command if they show no
+    /// end.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.lane.is_concurrent::<H, P>() {
             self.timers.concurrent_at(NEVER);

@@ -141,7 +141,8 @@ impl Erasing {
         self.kinds & how.bit() != 0
     }
 
-    /// Returns the erase after which exactly these blocks read as zeros; `None`: there is none.
+    /// Returns the erase after which exactly the `blocks` blocks from `lba` on read as zeros;
+    /// `None`: there is none.
     pub fn zeroing(&self, lba: u64, blocks: u32) -> Option<Erase> {
         match self.zeros {
             true if self.emmc && self.can(Erase::Trim) => Some(Erase::Trim),

@@ -368,7 +368,7 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
-    /// Returns whether the request in this slot is a read or write that the policy may pick:
+    /// Returns whether the request in slot `index` is a read or write that the policy may pick:
     /// queued, and before the first barrier.
     pub fn is_offered(&self, index: u8) -> bool {
         if usize::from(index) >= N {

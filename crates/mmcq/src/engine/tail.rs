@@ -56,7 +56,7 @@ impl<P: Profile> Order<P> {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Begins to learn the times of sequential streams, because there may be one: a request
+    /// Begins to measure the times of sequential streams, because there may be one: a request
     /// continues the last transfer and was submitted before the controller was free, or several
     /// requests go together. Returns false if the profile or the configuration delays no start.
     #[cold]
@@ -122,7 +122,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
-    /// on; then the times of sequential streams are not learned.
+    /// on; then the times of sequential streams are not measured.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -253,7 +253,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns whether request `first`, which begins at block `lba`, continues the last transfer
     /// and came before the controller was free. In that case requests come in sequence faster than
-    /// they are transferred, and the engine learns the times of such streams from now on.
+    /// they are transferred, and the engine begins to measure the times of such streams.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -262,8 +262,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
-    /// Notes that the first command of a transfer is sent: [`Hold`](crate::sched::Hold) learns from
-    /// its requests, if it watches sequential streams.
+    /// Notes that the first command of a transfer is sent. While sequential streams are measured,
+    /// [`Hold`](crate::sched::Hold) gets the transfer's requests.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.order.watches(self.lane.is_queued())
@@ -357,8 +357,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects all waiting requests, if they make one transfer of ordinary requests and no other
-    /// work is to be done first. Otherwise returns `None`.
+    /// Collects all waiting requests, the first of which is that of slot `first`, if they make one
+    /// transfer of ordinary requests and no other work is to be done first. Otherwise returns
+    /// `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;

@@ -414,7 +414,8 @@ fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
 }
 
 /// Parses `a` (for both directions), `a,b` (read, write), `a,` (only read) or `,b` (only write). A
-/// third part (trim) is parsed but not used.
+/// third part (trim) is parsed but not used. Calls `set` for each direction (0 read, 1 write) with
+/// its part.
 fn each_direction(
     text: &str,
     mut set: impl FnMut(usize, &str) -> Result<(), Expected>,

@@ -130,7 +130,8 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to the data that a read of these sectors returns.
+    /// Applies the planted bugs to `buffer`, the data that a read returns from byte address `at`
+    /// on.
     #[cold]
     pub(super) fn lie_about_read(&mut self, at: u64, buffer: &mut [u8]) {
         for (sector, bytes) in super::sectors(at, buffer.len() as u64).zip(buffer.chunks_mut(SECTOR)) {

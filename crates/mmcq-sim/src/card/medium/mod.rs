@@ -100,7 +100,8 @@ fn is_pipe(_: &Path) -> bool {
 }
 
 impl Medium {
-    /// Makes a medium in memory. It uses memory only for sectors that were written.
+    /// Makes a medium of `bytes` bytes in memory; sectors that were never written have the content
+    /// `fill`. It uses memory only for sectors that were written.
     pub fn sparse(bytes: u64, fill: Fill) -> Result<Self, MediumError> {
         if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Size { bytes });

@@ -346,7 +346,8 @@ impl Fill {
         }
     }
 
-    /// Generates the bytes that this address range has if it was never written.
+    /// Generates the bytes that the range of the medium from byte address `at` on has if it was
+    /// never written, as many as `buffer` holds.
     pub fn generate(&self, at: u64, buffer: &mut [u8]) {
         let Fill::Pattern(seed) = *self else {
             buffer.fill(0);

@@ -355,9 +355,9 @@ impl SdCard {
         }
     }
 
-    /// Converts the argument of a read or write command to a byte address of the card, and checks
-    /// that the transfer begins inside the card at an allowed address. `Err` is the bit of R1 for
-    /// the error.
+    /// Converts `arg`, the argument of a read or write command, to a byte address of the card, and
+    /// checks that the transfer begins inside the card at an allowed address. `Err` is the bit of
+    /// R1 for the error.
     fn address(&mut self, arg: u32) -> Result<u64, u32> {
         let len = self.transfer_len();
         let at = self.block_address(arg)?;
@@ -505,8 +505,8 @@ impl SdCard {
     }
 }
 
-/// Returns whether a locked card accepts this command: class 0 and CMD16, CMD42, CMD55, ACMD41 and
-/// ACMD42.
+/// Returns whether a locked card accepts the command `index` (an application command if `app`):
+/// class 0 and CMD16, CMD42, CMD55, ACMD41 and ACMD42.
 fn works_locked(index: u8, app: bool) -> bool {
     match index {
         41 | 42 if app => true,

@@ -62,7 +62,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         self.buf
     }
 
-    /// Executes all cases that fit the test's blocks and the buffer.
+    /// Executes all cases that fit the test's blocks and the buffer, and calls `report` with the
+    /// result of each.
     pub(super) async fn run_cases(
         &mut self,
         report: &mut impl FnMut(&StreamResult),

@@ -168,8 +168,8 @@ impl<H> Bus<H> {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which the engine
-    /// learned of the end.
+    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which its end was
+    /// reported to the engine.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });

@@ -72,7 +72,7 @@ impl Wire {
         2 * u64::from(blocks) * self.block_ns
     }
 
-    /// Returns the shortest time of this many blocks on the wire.
+    /// Returns the shortest time in ns of `blocks` blocks on the wire.
     pub fn bits_ns(&self, blocks: u32) -> u64 {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }

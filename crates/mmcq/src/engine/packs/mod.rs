@@ -53,7 +53,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Writes the entries into the header, in the card's format.
+    /// Writes the list of the collected transfers into `page`, as the header of a packed command in
+    /// the card's format. `write`: the packed command writes, otherwise it reads.
     pub fn write_header(&self, page: &mut DmaBuf, plan: &Plan, write: bool) {
         let Some(packs) = self.packs() else { return };
         page.fill(0);

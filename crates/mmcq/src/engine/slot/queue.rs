@@ -61,8 +61,8 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Appends a request to the list of the queue. Returns its age: a number that increases with
-    /// each new request.
+    /// Appends the request of slot `index` to the list of the queue. Returns its age: a number that
+    /// increases with each new request.
     #[inline(always)]
     pub(super) fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);

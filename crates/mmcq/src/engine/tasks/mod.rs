@@ -375,9 +375,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Chooses the requests of the next task, of at most this many blocks and segments of memory
-    /// together. Puts them in the engine's batch and maps their memory for DMA, but does not remove
-    /// them from the queue yet.
+    /// Chooses the requests of the next task, of at most `blocks` blocks and `segments` segments of
+    /// memory together. Puts them in the engine's batch and maps their memory for DMA, but does not
+    /// remove them from the queue yet.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {

@@ -109,8 +109,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles the status in the response of CMD44 or CMD45. If the card still programs, that
-    /// status completes no write.
+    /// Handles `status`, the R1 of CMD44 or CMD45. If the card still programs, that status
+    /// completes no write.
     fn settle_idle(&mut self, status: u32) {
         if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
             self.settle(status);

@@ -343,7 +343,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes one block from contiguous memory at `place` to the buffer port.
+    /// Writes one block of `bytes` bytes from contiguous memory at `place` to the buffer port.
     fn write_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();

@@ -209,7 +209,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Sends the command of a phase: writes Argument, Transfer Mode and Command as the last step of
-    /// its start. `ends` is the interrupt status at its end, `kind` the response type. CMD and DAT
+    /// its start. `index`, `arg` and `kind` are the command's index, argument and response type,
+    /// `mode` is the value of Transfer Mode. `ends` is the interrupt status at its end. CMD and DAT
     /// are idle, since no other command or data transfer is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {

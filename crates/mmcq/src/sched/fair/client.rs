@@ -53,8 +53,9 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// Charges one queue of the client (`sync`: the synchronous one) for `blocks` blocks that were
-    /// sent: its start tag grows by the blocks divided by the weight.
+    /// Charges one queue of the client (the synchronous one if `sync`, otherwise the asynchronous
+    /// one) for `blocks` blocks that were sent: its start tag grows by the blocks divided by the
+    /// client's `weight`.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);

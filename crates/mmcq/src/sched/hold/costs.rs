@@ -1,4 +1,4 @@
-//! Learns two costs for each direction: the fixed time of a transfer (without the time of its
+//! Measures two costs for each direction: the fixed time of a transfer (without the time of its
 //! blocks), and the time of a block.
 
 /// Fixed-point units in one block, for means in integers.
