@@ -40,7 +40,7 @@ use std::thread::LocalKey;
 const DESCRIPTORS: usize = 129;
 /// Number of memory segments in a task of the command queue engine.
 const PIECES: usize = 16;
-/// Number of transfers in a chain.
+/// Number of transfers in a chain (list of transfers that the controller executes).
 const CHAINED: usize = 8;
 /// Number of memory segments in the list of an SDMMC that has linked lists.
 const LISTED: usize = 64;

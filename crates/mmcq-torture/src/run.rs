@@ -61,7 +61,7 @@ struct Off {
     in_slot: Option<Box<dyn Card>>,
 }
 
-/// Executes the case. `trace` gets a line for each event.
+/// Executes the case and returns its counters. `trace` gets a line for each event.
 pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let faults = Faults::new(case.luck.plan());

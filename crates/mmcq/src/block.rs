@@ -554,7 +554,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// Writes from any memory that is a whole number of blocks.
+    /// Writes `memory`, a whole number of blocks, to the card from block `lba` on. Returns the
+    /// number of blocks that were written.
     pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;

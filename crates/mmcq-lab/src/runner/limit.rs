@@ -169,7 +169,7 @@ enum Lane {
     Engine,
     /// Packed commands, which transfer several requests at once.
     Packed,
-    /// Chains that the controller executes.
+    /// Requests are sent in chains: lists of transfers that the controller executes.
     Chains,
 }
 

@@ -56,7 +56,8 @@ pub enum What {
     },
     /// A CRC status token, by which the card answers a written block.
     CrcStatus {
-        /// Whether the token is 010: the card received the block without an error.
+        /// Whether the token (the card's CRC status) is 010: the card received the block without an
+        /// error.
         good: bool,
     },
     /// Busy: the card holds DAT0 low.

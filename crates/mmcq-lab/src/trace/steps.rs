@@ -11,7 +11,7 @@ use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Row of the picture in which a step is shown.
+/// Row of the picture in which an activity of the bus (a step) is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Row of the command line CMD.

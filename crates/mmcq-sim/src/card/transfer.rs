@@ -65,7 +65,8 @@ impl Read {
         !self.single
     }
 
-    /// Reads the next block of the read command from the medium into `buffer`.
+    /// Reads the next block of the read command from the medium into `buffer`. Returns the time of
+    /// its start bit, or the error bits for R1 if no block comes.
     #[inline]
     pub(crate) fn next(
         &mut self,

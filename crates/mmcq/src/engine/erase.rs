@@ -321,8 +321,8 @@ impl Round {
         Some(Piece { how, first, last })
     }
 
-    /// Begins a pass over the piece's blocks: the commands from the erase argument or the first
-    /// address to CMD38. A secure trim needs two passes.
+    /// Returns the first command of a pass over the piece's blocks: the commands from the erase
+    /// argument or the first address to CMD38. A secure trim needs two passes.
     fn first_step(&self, piece: Piece, card: &Card) -> Next {
         match card.abilities().erase.argument_byte {
             0 => piece.begin_address(card),
@@ -385,7 +385,8 @@ impl Round {
     }
 }
 
-/// A piece of an erase: its kind, its first and its last block.
+/// A part of an erase request that is erased at a time: the kind of erase, the first and the last
+/// block.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     how: Erase,

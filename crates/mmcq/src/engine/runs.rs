@@ -89,7 +89,8 @@ impl Run {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns the pause in ns after which the next request of the run counts as late.
+    /// Returns the pause in ns after which the next request that continues these sequential
+    /// requests counts as late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
@@ -324,7 +325,7 @@ impl Streams {
     }
 
     /// If the end of an open transfer was in progress, notes that the card is free again, and
-    /// learns how long that end took.
+    /// includes the time that this end took in the measured times.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {

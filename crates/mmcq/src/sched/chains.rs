@@ -43,11 +43,12 @@ impl<L: Lanes> Lanes for Chaining<L> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
-    /// Number of chains that were started.
+    /// Number of chains (lists of transfers that the controller executes) that were started.
     pub chains: u32,
     /// Number of transfers in all chains that were started.
     pub transfers: u32,
-    /// Number of chains in which a transfer failed.
+    /// Number of chains (lists of transfers that the controller executes) in which a transfer
+    /// failed.
     pub failures: u32,
     /// Number of chains (lists of several transfers) that the controller reported as complete
     /// although its registers contradicted that.

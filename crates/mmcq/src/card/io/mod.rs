@@ -396,7 +396,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
 
     /// Sets four data lines if card and host support them. Then switches off the pull-up on DAT3,
     /// which only serves to detect a card. `memory`: the memory part of a combo card, which must
-    /// support four lines too.
+    /// support four lines too. Returns the width that is set.
     async fn set_width(
         &mut self,
         bounds: &Bounds,

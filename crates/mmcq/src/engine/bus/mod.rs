@@ -188,7 +188,8 @@ impl<H> Bus<H> {
 
 impl<H: Host> Bus<H> {
     /// Starts the prepared command (phase) on the controller. Its data use the memory of
-    /// `segments`, and the controller's own timer is set to `timeout_ns`.
+    /// `segments`, and the controller's own timer is set to `timeout_ns`. Returns whether the
+    /// controller has accepted it.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start(&self.phase, segments, timeout_ns);

@@ -201,8 +201,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides what the command queue engine does next. Called while no command of the driver is in
-    /// progress.
+    /// Lets the command queue engine of the controller do its next step, and returns what the
+    /// engine's loop does next. Called while no command of the driver is in progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());

@@ -29,7 +29,8 @@ const LOOKS: u32 = 8;
 /// Largest number of register accesses of a script (the driver's steps of a bus operation) that one
 /// call executes.
 const ACTS_PER_CALL: usize = 16;
-/// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
+/// Largest number of steps (register accesses and pauses) in the script of an operation; the
+/// power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;
 
 /// A step of an operation's script: one register access or one pause.

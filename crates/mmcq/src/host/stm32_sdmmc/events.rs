@@ -44,7 +44,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 
     /// Reads the status and clears its flags. Reports and masks the card interrupt first, if the
-    /// engine has unmasked it.
+    /// engine has unmasked it. Returns the status that was read; all ones if the controller is
+    /// gone.
     fn look(&mut self, events: &mut Events) -> u32 {
         let status = self.regs.read32(STATUS);
         if status == u32::MAX {

@@ -21,7 +21,7 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// The first block of the run.
+    /// The first block of these contiguous requests.
     pub lba: u64,
     /// The block after the last block of these contiguous requests.
     pub end: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub client: u8,
     /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// Time in ns at which the last request of the run came.
+    /// Time in ns at which the last of these contiguous requests came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,

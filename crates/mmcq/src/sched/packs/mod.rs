@@ -75,7 +75,7 @@ pub(crate) struct Entry {
     pub blocks: u32,
     /// Number of requests that were merged into this entry of the packed command.
     pub members: u8,
-    /// Whether the entry is a reliable write.
+    /// Whether the entry (one transfer of the packed command) is a reliable write.
     pub reliable: bool,
 }
 
