@@ -417,7 +417,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             .map_err(|error| (error, request))
     }
 
-    /// Submits a request, with the lock held.
+    /// Submits a request to `engine`, whose lock the caller holds. Returns the request's slot.
     #[inline(always)]
     fn submit_to(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());

@@ -58,7 +58,7 @@ pub struct Problem<'a> {
 pub struct Solution {
     /// Logarithms of the values that were found.
     pub at: Vec<f64>,
-    /// Logarithms of the model's figures at these values.
+    /// Logarithms of the model's figures with the values of `at`.
     pub model: Vec<f64>,
     /// Weight that each figure has at the solution, 0 to 1.
     pub weights: Vec<f64>,

@@ -16,7 +16,7 @@ use crate::stats::BusEvent;
 use crate::wire::{Beat, COMMAND_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
 
 impl Slot {
-    /// Shows a signal to the probe, if there is one.
+    /// Passes a signal to the probe, if there is one.
     pub fn show(&mut self, signal: &Signal<'_>) {
         if let Some(probe) = &mut self.probe {
             probe(signal);

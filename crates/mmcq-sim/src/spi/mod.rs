@@ -227,8 +227,8 @@ impl SpiSlot {
         self.begin_again(now_ns);
     }
 
-    /// Resets the state of the bus for a card that was inserted or got power: it has seen no clock,
-    /// and nothing is under way.
+    /// Resets the state of the bus for a card that was inserted or got power: it has got no clock
+    /// pulse yet, and nothing is under way.
     fn begin_again(&mut self, now_ns: u64) {
         self.clocks = 0;
         self.slot.bus.clock_hz = 0;

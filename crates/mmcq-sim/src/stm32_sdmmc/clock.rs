@@ -45,7 +45,7 @@ enum Switch {
 pub(super) struct Clock {
     pub supply: bool,
     pub signal18: bool,
-    /// Phase of the receive clock that the delay block gives.
+    /// Number of the phase of the receive clock that the delay block gives.
     pub phase: u8,
     /// Whether the 74 clocks after power-on are over.
     pub enabled: bool,

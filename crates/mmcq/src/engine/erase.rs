@@ -237,7 +237,8 @@ const ARGUMENT_NS: u64 = 500_000_000;
 /// Largest number of units (erase groups or allocation units) in one piece of an erase.
 const UNITS_MAX: u32 = 1 << 16;
 
-/// Position of the erase in progress, and the learned speed of the card.
+/// Position of the erase in progress, and the size of its pieces, chosen by the measured speed of
+/// the card.
 #[derive(Debug)]
 pub(super) struct Round {
     /// Number of blocks that the CMD38 in progress erases: one piece of the whole erase.
@@ -247,7 +248,7 @@ pub(super) struct Round {
     /// Whether the piece in progress has as many units as [`Self::units`] allows, and so ends
     /// before the end of the erase.
     full: bool,
-    /// Kind of the erase that [`Self::units`] was learned from.
+    /// Kind of the erase whose times have given [`Self::units`].
     how: Erase,
     /// Number of erase units in one piece (part of an erase that one CMD38 does), as learned from
     /// the time of earlier pieces of the same kind; 0: nothing learned yet.
@@ -258,7 +259,7 @@ impl Round {
     pub const NONE: Round =
         Round { piece_blocks: 0, second: false, full: false, how: Erase::Erase, units: 0 };
 
-    /// Clears what was learned: another card may be in the slot.
+    /// Sets [`Self::units`] back to 0 (not measured): another card may be in the slot.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }

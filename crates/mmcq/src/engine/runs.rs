@@ -5,7 +5,7 @@ use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
 use crate::host::Direction;
 
-/// A transfer that the card has not seen the end of.
+/// A transfer that was not ended on the card: a further request may continue it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub direction: Direction,
@@ -82,8 +82,8 @@ impl Run {
         }
     }
 
-    /// Returns the case for which the pause after the last request is learned: [`Case::Run`] if it
-    /// continued the request before, otherwise [`Case::First`].
+    /// Returns the case for which the pause after the last request is included in the measured
+    /// times: [`Case::Run`] if it continued the request before, otherwise [`Case::First`].
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }

@@ -261,13 +261,15 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     }
 
     /// Reads into the first `bytes` bytes of a buffer by CMD53, in as many commands as needed.
-    /// After an error the content of the buffer is undefined.
+    /// `at`: register from which the bytes come. `chain`: whether another command follows. Also
+    /// returns the buffer; after an error its content is undefined.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
-    /// Writes the first `bytes` bytes of a buffer by CMD53, in as many commands as needed. After an
-    /// error it is not known how many bytes the function has received.
+    /// Writes the first `bytes` bytes of a buffer by CMD53, in as many commands as needed. `at`:
+    /// register to which the bytes go. `chain`: whether another command follows. Also returns the
+    /// buffer. After an error it is not known how many bytes the function has received.
     pub async fn write(
         &self,
         at: At,

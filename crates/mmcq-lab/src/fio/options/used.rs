@@ -13,7 +13,8 @@ const SECOND: u64 = 1_000_000_000;
 const BLOCK_MAX: u64 = 1 << 30;
 const U32_MAX: u64 = 0xffff_ffff;
 
-/// Makes an option that needs a value.
+/// Makes an option that needs a value. `apply`: function that changes the job according to the
+/// value.
 const fn opt(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expected>) -> Opt {
     Opt { name, flag: false, apply }
 }

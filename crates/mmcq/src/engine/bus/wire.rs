@@ -115,7 +115,7 @@ impl Wire {
     }
 
     /// Clears the note that the sampling point may be wrong: a tuning has run or was attempted, or
-    /// the platform has learned of the request for a tuning. Returns true if there was such a note.
+    /// the request for a tuning was passed to the platform. Returns true if there was such a note.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

@@ -171,7 +171,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue.
+    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue. `after`: the
+    /// change that is complete when the busy ends.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }

@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Returns the mean time in ns from the completion of a request until the client sends its next
-    /// one; `None`: not learned yet.
+    /// one; `None`: no such time was measured yet.
     pub(super) fn think_ns(&self) -> Option<u64> {
         (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
     }
