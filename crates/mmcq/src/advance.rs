@@ -55,7 +55,7 @@ pub struct Costs {
     pub look_ns: u32,
     /// CPU time in nanoseconds for a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
-    /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
+    /// Fixed additional cost of a transfer by DMA, in ns: descriptors, one more interrupt.
     pub dma_ns: u32,
     /// CPU time in ns for the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,

@@ -84,7 +84,7 @@ pub struct Habits {
     pub deselect_ends: bool,
     /// Number of busy bytes (00h) that the card sends after the response to CMD55.
     pub busy_after_prefix: u8,
-    /// Whether the card notices a high chip select only when the next clock comes.
+    /// Whether a high chip select has an effect on the card only when the next clock comes.
     pub deselect_by_clock: bool,
     /// Whether a selected card ignores all commands if the last byte on the bus before its
     /// selection was not FFh, but a byte for another device.

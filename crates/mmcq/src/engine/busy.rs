@@ -109,7 +109,7 @@ struct BusyTimes {
     // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
     /// For each class of write lengths: the busy of the last write in ns, if it was much longer
-    /// than the learned one; else 0.
+    /// than the expected one; else 0.
     outliers_ns: [u32; CLASSES],
     /// For each class of write lengths: how many writes in a row were found ready at their first
     /// poll.
@@ -117,16 +117,16 @@ struct BusyTimes {
 }
 
 const CLASSES: usize = 11;
-/// Shortest time between polls: a CMD13 with its interrupt costs about as much.
+/// Shortest time in ns between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
 /// Divisor: the first interval between polls is the time waited so far divided by this. Each
 /// further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
-/// Exponents n for the decrease of a learned time. Each write that is found ready at its first poll
-/// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
-/// in a row; from the sixth on n is 1.
+/// Exponents n for the decrease of the busy time that is expected from earlier ones. Each write
+/// that is found ready at its first poll decreases this time by the fraction 1/2^n. The entries are
+/// for the first, second, ... such write in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// Divisor: after the first write of a size that keeps the card busy, the time before the first
 /// poll is learned as the length of this busy divided by `FIRST_SHARE`.

@@ -159,8 +159,7 @@ impl Runs {
 /// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The state of open transfers, and for each direction the run (contiguous requests) that was seen
-/// last.
+/// The state of open transfers, and for each direction the last run (contiguous requests).
 #[derive(Debug)]
 pub(super) struct Streams {
     /// The transfer that the card has not seen the end of.

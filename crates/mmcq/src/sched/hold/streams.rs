@@ -59,8 +59,9 @@ pub(super) struct Stream {
     client: u8,
     /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
-    /// used. Requests that waited in the engine and were not reported here yet are not counted.
+    /// Number of requests in flight at the last completion, used once to compute `depth`; 0:
+    /// already used. Requests that waited in the engine and were not reported here yet are not
+    /// counted.
     seen: u8,
     /// Largest number of requests in flight at the last `times` completions. All of them had fewer
     /// requests than `depth` in flight.

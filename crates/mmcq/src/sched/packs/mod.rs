@@ -104,8 +104,8 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// State of packed commands: the one that is collected or executed now, and what is learned and
-/// counted over all of them.
+/// State of packed commands: the one that is collected or executed now, and the times and counters
+/// of all packed commands.
 #[derive(Debug)]
 pub struct Packs {
     /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
