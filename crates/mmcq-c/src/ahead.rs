@@ -219,7 +219,8 @@ impl Ahead {
         }
     }
 
-    /// Returns the bus address of this memory, if one of the mappings contains it.
+    /// Returns the bus address of the `bytes` bytes at `ptr`, if one of the mappings for this
+    /// direction contains them.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         self.mappings().find_map(|(_, mapping)| mapping.bus_of(ptr, bytes, direction))
     }

@@ -511,7 +511,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     unsafe { write(host, blocks, memory, |device, memory, idle| device.write_blocking(lba, memory, idle)) }
 }
 
-/// Writes blocks by the function `call`.
+/// Writes `blocks` blocks from `memory` to the card of controller `host`, by the function `call`.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_write` in `mmcq.h`.

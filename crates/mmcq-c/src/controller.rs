@@ -37,7 +37,8 @@ pub(crate) fn writes_lists(driver: &Driver) -> bool {
     driver.transfer_mode() == TransferMode::Adma2
 }
 
-/// Returns whether the CPU moves data of this length, so that the driver does not map their memory.
+/// Returns whether the CPU moves data of `bytes` bytes, so that the driver does not map their
+/// memory.
 pub(crate) fn moves_by_cpu(driver: &Driver, bytes: u32) -> bool {
     #[cfg(any(feature = "rtsx", feature = "stm32-sdmmc"))]
     let driver = match driver {
@@ -72,7 +73,8 @@ pub(crate) fn hears_card_irq(driver: &Driver) -> bool {
     !matches!(driver, Driver::Rtsx(_))
 }
 
-/// Returns what the C program supplies; `None` if a member is missing or wrong.
+/// Returns a copy of the structure that the C program supplies; `None` if the pointer is null, or
+/// if a function or a value that the library needs is missing.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.

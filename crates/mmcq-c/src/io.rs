@@ -331,7 +331,8 @@ pub unsafe extern "C" fn mmcq_io_write(
     unsafe { moved(host, function, (address, how), bytes, memory.cast_mut(), Direction::Write) }
 }
 
-/// Transfers data of a function in this direction.
+/// Transfers `bytes` bytes between `memory` and a function, in this direction. `how` says whether
+/// all bytes go to the register `address` or to ascending addresses from there on.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_io_read` or `mmcq_io_write` in `mmcq.h`.
@@ -376,7 +377,9 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Makes the description of a transfer; `None` if the program's arguments are invalid.
+    /// Makes the description of a transfer between `memory` and a function; `None` if the program's
+    /// arguments are invalid. `how` says whether all bytes go to the register `address` or to
+    /// ascending addresses from there on.
     pub fn new(
         function: u32,
         (address, how): (u32, u32),

@@ -61,7 +61,8 @@ unsafe fn perhaps_keyless(how: *const mmcq_rpmb) -> Option<(Given, bool)> {
     Some((Given { key, nonces: how.nonces, memory, bytes: how.memory_bytes }, is_keyed))
 }
 
-/// Calls `go_on` with the open controller and the arguments, if the arguments are complete.
+/// Calls `go_on` with the open controller `host` and the checked arguments. Returns an error code
+/// if the controller is not open, or if `given` is `None` (an argument is missing).
 fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) -> i32) -> i32 {
     match (open(host), given) {
         (Err(code), _) => code,

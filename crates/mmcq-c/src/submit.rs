@@ -134,8 +134,8 @@ impl Waiting {
         self.io_calls.get() == 0 && !self.has_transfers()
     }
 
-    /// Records a transfer that has begun, and the function that continues it. Called while the lock
-    /// is held.
+    /// Records that a transfer of controller `host` has begun, and the function `move_on` that
+    /// continues it. Called while the lock is held.
     pub fn add_transfer(&self, move_on: MoveOn, host: usize) {
         self.move_on.set(Some((move_on, host)));
         self.transfers.fetch_add(1, Ordering::AcqRel);

@@ -20,10 +20,7 @@ pub struct Told<'a> {
 type Cell = (String, &'static str, f64);
 
 impl<'a> Told<'a> {
-    /// Runs a load on a board in all settings.
-    ///
-    /// # Errors
-    /// A run fails.
+    /// Runs a load on a board in all settings. `seed`: seed of all random numbers of the runs.
     pub fn of(load: &'a Load, board: &'a Board, seed: u64) -> Result<Self, Failure> {
         let one = |(name, way)| run(board, load, way, seed).map(|seen| (name, seen));
         let seen = SETTINGS.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;

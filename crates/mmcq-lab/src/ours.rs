@@ -139,7 +139,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
-    /// Lets jobs read these boot areas. Call it before the machine runs.
+    /// Sets the boot areas from which jobs may read; `None`: there are none. Call it before the
+    /// machine runs.
     pub fn with_boot(mut self, boot: Option<Boot>) -> Self {
         self.boot = boot;
         self
@@ -167,7 +168,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         known.unwrap_or(Erase::Erase)
     }
 
-    /// Returns the partition access that reads this I/O from a boot area.
+    /// Returns the partition access that reads this I/O from the boot area with the number `area`.
     fn visit(&self, area: u8, io: &Io) -> PartitionAccess {
         let (config, switch_ns) = self.boot.map_or((0, 0), |boot| (boot.config, boot.switch_ns));
         PartitionAccess {
@@ -312,8 +313,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.handle(sys, work, core);
     }
 
-    /// Calls the engine from the deferred interrupt or the thread. If a hard interrupt came before,
-    /// unmasks its line afterwards.
+    /// Calls the engine from the deferred interrupt or the thread, on the CPU core `core`. If a
+    /// hard interrupt came before, unmasks its line afterwards.
     fn turn_noted(&mut self, sys: &mut System, core: u8) {
         sys.lock();
         let noted = std::mem::take(&mut self.noted);
@@ -324,7 +325,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         sys.unlock();
     }
 
-    /// Handles a poll of the controller by the spinning job.
+    /// Handles a poll of the controller by the spinning job with the number `job`, on the CPU core
+    /// `core`.
     fn look(&mut self, sys: &mut System, job: u32, core: u8) {
         let mut list = std::mem::take(&mut self.spun);
         self.complete(sys, &mut list);
@@ -375,8 +377,9 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Sets the machine's timer to the engine's next deadline. A set timer is never moved to a
-    /// later time: if it expires before the deadline, it is set again.
+    /// Sets the machine's timer to `deadline_ns`, the engine's next deadline (`None`: there is
+    /// none). A set timer is never moved to a later time: if it expires before the deadline, it is
+    /// set again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         if self.context.advance == Advance::Spin {
             return;

@@ -283,7 +283,7 @@ pub enum RunError {
         card: String,
         /// Name of the setting (stack and configuration) that was to run.
         setting: &'static str,
-        /// What the card or the controller has instead.
+        /// What the card or the controller has instead of a command queue that the setting can use.
         found: String,
     },
     /// The card or the controller supports no packed commands.

@@ -95,8 +95,9 @@ pub trait Front {
         let _ = (sys, number);
     }
 
-    /// Called when a job has nothing to do until one of its I/Os is done, or until `until_ns`.
-    /// Returns true if the job must stay awake; the front end has then given it a step to execute.
+    /// Called when the job with the number `job` has nothing to do until one of its I/Os is done,
+    /// or until `until_ns`. Returns true if the job must stay awake; the front end has then given
+    /// it a step to execute.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false
@@ -445,8 +446,8 @@ impl System {
         self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
-    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os. Returns true if
-    /// the job has finished.
+    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os, on the CPU core
+    /// `core`. Returns true if the job has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {

@@ -242,8 +242,8 @@ impl Inner {
         Some(index)
     }
 
-    /// Returns window and offset of a device's access; `None` if the access is not allowed.
-    /// `needed` is the direction that the mapping must have.
+    /// Returns window and offset of a device's access to `len` bytes at bus address `bus`; `None`
+    /// if the access is not allowed. `needed` is the direction that the mapping must have.
     fn span(&mut self, bus: u64, len: usize, needed: Direction) -> Option<(usize, usize)> {
         let verb = if needed == Direction::Write { "read" } else { "write" };
         let Some(index) = self.window_of(bus) else {

@@ -77,7 +77,8 @@ impl Line {
         self.lost = false;
     }
 
-    /// Sets the level of the line. Returns true if it changed.
+    /// Sets the level of the line: high if `high`, otherwise low. Returns true if the level has
+    /// changed.
     pub fn set(&mut self, high: bool) -> bool {
         std::mem::replace(&mut self.high, high) != high
     }

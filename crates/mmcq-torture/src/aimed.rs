@@ -222,7 +222,9 @@ const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
 const WRITTEN: u32 = 8;
 
 /// Makes a block bad in a write that the engine sends in pieces. The response to the next piece
-/// reports the error, which belongs to the request of the bad block.
+/// reports the error, which belongs to the request of the bad block. The cases run on `jobs`
+/// threads; `progress` is called with the number of machines that have been done since its last
+/// call.
 fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, WRITTEN), (Asked::Read, 0, WRITTEN)];
     spread(jobs, &|index, bench, score| {

@@ -332,7 +332,8 @@ impl Case {
         }
     }
 
-    /// Makes some reads and writes go to other partitions, in some of the cases with an eMMC.
+    /// Makes some of the reads and writes in `operations` go to other partitions, in some of the
+    /// cases with an eMMC. `card`: the card's index in the list of cards.
     fn scatter(operations: &mut [Operation], card: usize, random: &mut Stream) {
         let areas = areas(card);
         if areas.is_empty() || !random.chance(0.4) {

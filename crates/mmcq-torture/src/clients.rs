@@ -92,8 +92,8 @@ pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>;
 }
 
 impl Run<'_> {
-    /// Begins or continues a pause of this length, in which no request is submitted while other
-    /// events may happen. Returns true when the pause is over.
+    /// Begins or continues a pause of `rest_us` microseconds, in which no request is submitted
+    /// while other events may happen. Returns true when the pause is over.
     pub(super) fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;
@@ -505,8 +505,8 @@ fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Ask
     Asking::new(Kind::PartitionAccess(visit), buf)
 }
 
-/// Returns the secure operation for these blocks: secure erase for whole groups, secure trim for
-/// others.
+/// Returns the secure operation for the `blocks` blocks from `lba` on: secure erase for whole
+/// groups, secure trim for others.
 fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     let group = u64::from(erasing.group_blocks.max(1));

@@ -156,7 +156,7 @@ impl<B: Platform> Machine<B> {
     }
 
     /// Advances to the next event and handles it: an interrupt, an event of the controller, or the
-    /// stack's deadline.
+    /// stack's deadline. Returns which of these it was.
     pub fn step(&self) -> Step {
         if self.model.borrow().irq() {
             NOW_NS.set(self.time.now());

@@ -40,7 +40,7 @@ use std::thread::LocalKey;
 const DESCRIPTORS: usize = 129;
 /// Number of memory segments in a task of the command queue engine.
 const PIECES: usize = 16;
-/// Number of transfers in a chain.
+/// Number of transfers in a chain (list of transfers that the controller executes).
 const CHAINED: usize = 8;
 /// Number of memory segments in the list of an SDMMC that has linked lists.
 const LISTED: usize = 64;
@@ -243,8 +243,8 @@ impl Machine<(NoLock, BounceDriver)> {
 }
 
 impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
-    /// Makes a machine with an SDHCI controller that has a command queue engine; its power comes on
-    /// at `now_ns`.
+    /// Makes a machine with an SDHCI controller that has a command queue engine. The card is an
+    /// eMMC if `emmc`, otherwise an SD card; its power comes on at `now_ns`.
     pub fn queue_engine(
         setup: &Setup,
         profile: P,

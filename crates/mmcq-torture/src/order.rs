@@ -7,7 +7,8 @@ use super::clients::Client;
 use mmcq::task::Platform;
 use mmcq_sim::checker::{Answer, Asked, Fault, Violation};
 
-/// What is known of the order in which the clients' requests end.
+/// The requests that have ended lately, and which clients have flushed: enough to check that
+/// requests end in an allowed order around flushes.
 #[derive(Debug)]
 pub(super) struct Ends {
     /// Requests that ended without an error and came after the last check of a flush: number,

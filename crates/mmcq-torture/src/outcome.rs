@@ -45,9 +45,9 @@ pub struct Outcome {
     /// Virtual time in ns from the first request to the last answer, or to the next power cut if
     /// that comes earlier.
     pub work_ns: u64,
-    /// Events at which a power cut can leave other contents of the card than at the event before.
-    /// Each with the number of contents that the cut can leave. Recorded only with
-    /// [`Case::dry`](super::case::Case::dry).
+    /// Events at which a power cut can leave other contents of the card than at the event before:
+    /// for each, the number of the event, and the number of contents that the cut can leave.
+    /// Recorded only with [`Case::dry`](super::case::Case::dry).
     pub stakes: Vec<(u64, u64)>,
     /// Number of events at which a power cut can leave the same contents of the card as at the
     /// event before, so that no run is needed.

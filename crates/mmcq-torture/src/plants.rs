@@ -48,7 +48,7 @@ impl Planted {
         Bug::ALL.into_iter().map(Planted::Bug).chain(Lie::ALL.into_iter().map(Planted::Lie)).collect()
     }
 
-    /// Returns the name by which tables show this bug or lie.
+    /// Returns the name by which tables show this planted bug of the stack or of a card (lie).
     #[must_use]
     pub fn name(self) -> String {
         match self {

@@ -111,7 +111,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that all settings that survive a power cycle are unchanged.
+    /// Checks that all settings that survive a power cycle are unchanged on `card`, the card with
+    /// the index `which` among the run's cards.
     pub(super) fn compare_settings(&self, card: &dyn Card, which: usize) -> Result<(), Violation> {
         let settings = card.settings();
         match self.settings[which].iter().zip(&settings).find(|(before, now)| before != now) {

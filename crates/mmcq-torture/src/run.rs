@@ -61,7 +61,7 @@ struct Off {
     in_slot: Option<Box<dyn Card>>,
 }
 
-/// Executes the case. `trace` gets a line for each event.
+/// Executes the case and returns its counters. `trace` gets a line for each event.
 pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let faults = Faults::new(case.luck.plan());
@@ -258,8 +258,8 @@ impl Run<'_> {
         }
     }
 
-    /// Executes the case from a power-on to the next power cut, on a new machine with an SDHCI
-    /// controller.
+    /// Executes the case from the power-on at `on_ns` to the next power cut, on a new machine with
+    /// an SDHCI controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;

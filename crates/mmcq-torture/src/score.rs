@@ -220,14 +220,15 @@ impl Score {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// Records a run in which this fault struck once, alone or followed by a second fault: number
-    /// of errors, and extra time in ns.
+    /// Records a run in which a fault struck once, alone or followed by a second fault. `name`:
+    /// name of the first fault. `errors`: number of failed requests. `ns`: extra time of the run in
+    /// ns.
     pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.recoveries, name, errors, ns);
     }
 
-    /// Records a run in which this fault lasted from one event on: number of errors, and extra time
-    /// in ns.
+    /// Records a run in which a fault lasted from one event on. `name`: name of the fault.
+    /// `errors`: number of failed requests. `ns`: extra time of the run in ns.
     pub fn lasted(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.lasting, name, errors, ns);
     }

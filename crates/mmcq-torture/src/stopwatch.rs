@@ -148,8 +148,8 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a request was answered. Returns true if this answer ends the handling of a
-    /// failure.
+    /// Records in `times` that a request was answered, which the client had submitted at
+    /// `submitted_ns`. Returns true if this answer ends the handling of a failure.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));

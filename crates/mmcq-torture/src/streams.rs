@@ -45,7 +45,7 @@ const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
 /// Executes random cases until they have had the number of requests that `share` asks for, or until
 /// the stack has broken too many guarantees about data. Calls `progress` with the number of
-/// requests of each case.
+/// requests of each case. Returns the score of all cases.
 pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

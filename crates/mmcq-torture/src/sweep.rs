@@ -64,8 +64,9 @@ pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
 
-/// Executes a case with one fault, and adds its outcome to the score. Returns `None` if the
-/// workload has ended before the event at which the fault was to strike.
+/// Executes `case`, which has one fault named `name`, and adds its outcome to the score; `clean` is
+/// the outcome without the fault. Returns `None` if the workload has ended before the event at
+/// which the fault was to strike.
 fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &mut Score) -> Option<Outcome> {
     let outcome = excused(case, run(case, bench, None));
     if outcome.struck.is_empty() {

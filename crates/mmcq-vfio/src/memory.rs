@@ -167,7 +167,7 @@ impl Memory {
 }
 
 /// Returns whether the physical addresses `first` and `last` can be those of the first and the last
-/// page of one contiguous range.
+/// page of one contiguous range; `page` is the size of a page in bytes.
 fn are_ends(first: u64, last: u64, page: u64) -> bool {
     last.checked_sub(first) == Some(BYTES as u64 - page)
 }

@@ -241,8 +241,9 @@ impl Reader {
         self.carve(SCRATCH_BYTES, 1).unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Brings the card up, and supervises it from then on: the supervisor tunes it again, switches
-    /// to slower modes, or initialises it again, while [`run`](Self::run) runs a future.
+    /// Brings the card up and returns it. Supervises it from then on: the supervisor tunes it
+    /// again, switches to slower modes, or initialises it again, while [`run`](Self::run) runs a
+    /// future.
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
         self.dismiss()?;

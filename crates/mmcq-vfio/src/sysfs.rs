@@ -116,8 +116,9 @@ impl Sysfs {
         Ok(Found { vendor, device, group, members })
     }
 
-    /// Returns the shell command that binds the device to vfio-pci; `bound`: another driver has the
-    /// device now.
+    /// Returns the shell command that binds the device to vfio-pci. `bound`: another driver has the
+    /// device now. `noiommu`: the machine has no IOMMU, so the command also allows vfio to work
+    /// without one.
     fn binding(&self, address: Address, bound: bool, noiommu: bool) -> String {
         let loaded = self.root.join("bus/pci/drivers").join(DRIVER).exists();
         let mut load = if loaded { "" } else { "modprobe vfio-pci && " }.to_owned();

@@ -55,7 +55,7 @@ pub struct Costs {
     pub look_ns: u32,
     /// CPU time in nanoseconds for a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
-    /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
+    /// Fixed additional cost of a transfer by DMA, in ns: descriptors, one more interrupt.
     pub dma_ns: u32,
     /// CPU time in ns for the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,
@@ -192,7 +192,8 @@ impl Wait {
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
     }
 
-    /// Describes the wait until the FIFO must be served again, after this many bytes.
+    /// Describes the wait until the FIFO must be served again, which is when `bytes` bytes have
+    /// passed on the bus.
     pub const fn fifo(bytes: u32) -> Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
@@ -413,10 +414,10 @@ impl WaitStrategy {
         }
     }
 
-    /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the
-    /// known cost, because other work may have delayed the waiter. Ignored if the platform gave the
-    /// cost.
+    /// Updates the learned cost of leaving this context, by a waiter that left it for a wait of
+    /// `took_ns` and was back after `away_ns`. The difference is the cost. A sample counts for at
+    /// most twice the known cost, because other work may have delayed the waiter. Ignored if the
+    /// platform gave the cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -186,7 +186,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         })
     }
 
-    /// Reads from `lba` on into an owned buffer: as many whole blocks as the buffer has.
+    /// Reads from block `lba` on into an owned buffer, as many whole blocks as the buffer has.
+    /// Returns the number of blocks that were read, and the buffer.
     pub async fn read(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Read { lba, blocks }, buf).await
@@ -555,7 +556,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// Writes from any memory that is a whole number of blocks.
+    /// Writes `memory`, a whole number of blocks, to the card from block `lba` on. Returns the
+    /// number of blocks that were written.
     pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;

@@ -417,7 +417,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             .map_err(|error| (error, request))
     }
 
-    /// Submits a request, with the lock held.
+    /// Submits a request to `engine`, whose lock the caller holds. Returns the request's slot.
     #[inline(always)]
     fn submit_to(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());
@@ -470,7 +470,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Executes one command with its data and busy, exactly as given, after an optional prefix such
-    /// as CMD55. The buffer comes back with the result.
+    /// as CMD55. The card may take `timeout_ns` nanoseconds for data and busy. The buffer comes
+    /// back with the result.
     pub async fn raw(
         &self,
         prefix: Option<Command>,
@@ -489,7 +490,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.request(Request::new(Kind::Bus(op), DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
-    /// Pauses the queue for this time: no request starts.
+    /// Pauses the queue for `ns` nanoseconds: no request starts in this time.
     pub async fn pause(&self, ns: u64) -> Result<(), Error> {
         self.request(Request::new(Kind::Pause { ns }, DmaBuf::EMPTY)).await.result.map(|_| ())
     }

@@ -64,8 +64,9 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Makes options for a run whose only outputs are the HTML page in this file, and the verdict
-    /// on the run that the page begins with.
+    /// Makes options for a run whose only outputs are the HTML page in the file `file`, and the
+    /// verdict on the run that the page begins with. `live`: the playground in the page; `None`: it
+    /// has none.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {

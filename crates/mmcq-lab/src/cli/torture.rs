@@ -230,8 +230,8 @@ impl Mode {
     }
 }
 
-/// Runs the campaign `bring-up`, prints its table, and returns the number of broken promises
-/// (guarantees about data).
+/// Runs the campaign `bring-up` on `jobs` threads, prints its table, and returns the number of
+/// broken promises (guarantees about data).
 fn bring_ups(jobs: usize) -> Result<u64, Error> {
     let shown = Progress::new("a fault at every event of a bring-up", bring_up::STEPS, Unit::Count);
     let rows = bring_up::sweeps(&bring_up::SLOTS, jobs, &|done| shown.inc(done));

@@ -146,9 +146,9 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns one piece of an access (a write if `write`, otherwise a read). The piece begins
-    /// after the first `done` bytes of the access. It ends with the access or with the mapped
-    /// range.
+    /// Returns one piece of an access of `len` bytes at the bus address `bus` (a write if `write`,
+    /// otherwise a read). The piece begins after the first `done` bytes of the access. It ends with
+    /// the access or with the mapped range.
     fn piece(
         &self,
         write: bool,

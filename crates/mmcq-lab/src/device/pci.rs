@@ -148,8 +148,8 @@ impl ConfigSpace {
     }
 }
 
-/// Returns the index of an access's first byte in the space; `None` if the access is not inside the
-/// space.
+/// Returns the index in the configuration space of the first byte of an access to `len` bytes at
+/// `offset`; `None` if the access is not inside the space.
 fn place(offset: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(offset).ok()?;
     (at.checked_add(len)? <= CONFIG_BYTES).then_some(at)

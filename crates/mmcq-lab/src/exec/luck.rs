@@ -8,8 +8,8 @@ const SPINS: u32 = 3000;
 /// start value. A wait whose polls find nothing reduces the credit by two; a wait in which a poll
 /// finds the action increases it by one. At 0, a wait polls only once before it sleeps.
 const LUCK: u32 = 8;
-/// While the credit is 0, one of this many waits still makes all [`SPINS`] polls, to find out
-/// whether polling pays again.
+/// While the credit (a count of how well polling has worked lately) is 0, one of this many waits
+/// still makes all [`SPINS`] polls, to find out whether polling pays again.
 const RETRY: u32 = 64;
 
 /// Decides whether this process polls or sleeps while it waits for another process, by a credit.

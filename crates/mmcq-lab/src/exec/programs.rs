@@ -226,8 +226,9 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O in the ring of a job that has posted a command; `None`: the ring has no
-    /// more. I/Os that the laboratory refuses get their error at once and are skipped.
+    /// Returns the next I/O in the ring of the job with the number `id`, which has posted a
+    /// command; `None`: the ring has no more. I/Os that the laboratory refuses get their error at
+    /// once and are skipped.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);

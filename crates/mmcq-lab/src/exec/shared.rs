@@ -369,9 +369,9 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Copies the data of one request from the shared memory into `into`, in words of 64 bits.
-    /// `place` is the number of the request in the job's ring. Bytes after the last whole word of
-    /// `into` are not changed.
+    /// Copies the data of one request of job number `job` from the shared memory into `into`, in
+    /// words of 64 bits. `place` is the number of the request in the job's ring. Bytes after the
+    /// last whole word of `into` are not changed.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
@@ -451,8 +451,8 @@ fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     moved.cast_unsigned() == into.len()
 }
 
-/// Writes `from` to a program's memory at `address`. Returns false if the program has no memory
-/// there, or has ended.
+/// Writes `from` to the memory of the program with the process ID `pid`, at `address`. Returns
+/// false if the program has no memory there, or has ended.
 fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };

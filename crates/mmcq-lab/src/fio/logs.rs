@@ -197,7 +197,8 @@ impl Logs {
     }
 }
 
-/// Returns the name of a worker's I/O log.
+/// Returns the name of a worker's I/O log: `name`, with the worker's number `thread_number` at its
+/// end if it is not 1.
 fn io_name(name: &str, thread_number: u32) -> String {
     if thread_number == 1 { name.to_owned() } else { format!("{name}.{thread_number}") }
 }

@@ -158,8 +158,8 @@ impl Script {
         }
     }
 
-    /// Returns the offset in bytes on a card of this size of a request's first byte, and the
-    /// request's length in bytes.
+    /// Returns where a request lies on a card of `capacity` bytes: the offset of its first byte,
+    /// and its length, both in bytes.
     pub(super) fn place(&self, entry: &Entry, capacity: u64) -> (u64, u64) {
         let bytes = entry.bytes.min(capacity);
         let offset = match self.remap {

@@ -261,8 +261,9 @@ impl Stats {
         self.mark_latency(clat_ns);
     }
 
-    /// Adds a completed discard of `bytes` to the measurements, with its latencies as in
-    /// [`transfer`](Self::transfer).
+    /// Adds a completed discard of `bytes` bytes to the measurements, with its latencies in ns: of
+    /// the submission (`slat_ns`; `None`: the I/O engine has no such time), from there to the
+    /// completion (`clat_ns`), and of both together (`lat_ns`).
     pub fn discard(&mut self, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
         self.discards.transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);

@@ -45,8 +45,8 @@ pub struct Task {
     pub noise: f64,
 }
 
-/// Free values of a fit as the solver sees them. The solver varies the logarithms of the values
-/// without steps. The values with steps are fixed here.
+/// Free values of a fit, in the form that the solver uses. The solver varies the logarithms of the
+/// values without steps. The values with steps are fixed here.
 struct Space<'a> {
     free: &'a [Free],
     /// For each free value that is limited to steps, the step at which it is fixed; `None` for the

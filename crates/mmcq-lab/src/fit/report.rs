@@ -346,7 +346,8 @@ fn counted(figures: usize) -> String {
     format!("{figures} figure{}", if figures == 1 { "" } else { "s" })
 }
 
-/// Returns a number as text with four digits.
+/// Returns a number as text: below 10 with three digits after the point, and with one digit fewer
+/// for each further power of ten.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),

@@ -58,7 +58,7 @@ pub struct Problem<'a> {
 pub struct Solution {
     /// Logarithms of the values that were found.
     pub at: Vec<f64>,
-    /// Logarithms of the model's figures at these values.
+    /// Logarithms of the model's figures with the values of `at`.
     pub model: Vec<f64>,
     /// Weight that each figure has at the solution, 0 to 1.
     pub weights: Vec<f64>,
@@ -82,9 +82,9 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
-    /// residuals, in units of this standard deviation, plus the squares that hold the values near
-    /// their start values.
+    /// Returns the cost that the solver makes small. It is the robust (Huber) sum of squares of the
+    /// residuals, in units of the standard deviation `scale`, plus the squares that hold the values
+    /// near their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
@@ -121,8 +121,9 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     problem.solution(at, figures, model)
 }
 
-/// Takes steps from the point `at` that reduce the cost, until a step is short or reduces the cost
-/// little.
+/// Takes steps from the point `at`, where the model has the figures `figures`, that reduce the
+/// cost, until a step is short or reduces the cost little. `scale` returns the standard deviation
+/// by which residuals are divided; `clamp` moves a point into the bounds of the values.
 fn descend(
     problem: &Problem<'_>,
     mut at: Vec<f64>,
@@ -201,7 +202,8 @@ impl Problem<'_> {
     }
 
     /// Returns the derivatives of the model's figures by the values: by forward differences, or by
-    /// backward differences if a forward step would exceed the value's upper bound.
+    /// backward differences if a forward step would exceed the value's upper bound. `by`: size of a
+    /// step.
     fn jacobian(
         &self,
         at: &[f64],

@@ -119,7 +119,7 @@ impl Decides<'_> {
 pub struct Gain {
     /// Setting (stack and configuration) that is compared with the first setting of the cell.
     pub setting: Setting,
-    /// Figures with all values as they are in the files.
+    /// Figures of the run in which all values are as they are in the files of board and card.
     pub point: Point,
     /// By how many percent the rate of this setting is above that of the cell's first setting;
     /// below 0: this setting is slower.
@@ -260,8 +260,9 @@ impl Answer {
         Some(why.clone())
     }
 
-    /// Stores the rate of a setting with one load (`cell`) while one uncertain value is at its low
-    /// or high end (`end`), or the reason why that run was not possible.
+    /// Stores the rate `mib_s` in MiB/s of a setting with one load (`cell`) while the uncertain
+    /// value with the index `value` is at its low or high end (`end`: 0 or 1), or the reason why
+    /// that run was not possible.
     pub(super) fn vary(
         &mut self,
         cell: usize,

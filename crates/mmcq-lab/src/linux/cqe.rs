@@ -190,8 +190,9 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         self.set_timer(sys, work.next_deadline_ns);
     }
 
-    /// Sets the machine's timer to mmcq's next deadline. A set timer is never moved to a later
-    /// time: if it expires before the deadline, it is set again.
+    /// Sets the machine's timer to `deadline_ns`, mmcq's next deadline (`None`: there is none). A
+    /// set timer is never moved to a later time: if it expires before the deadline, it is set
+    /// again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
         self.timer_ns = at_ns;

@@ -188,6 +188,7 @@ impl<P: Port> Hsq<P> {
     }
 
     /// Handles the end of a transfer in the interrupt, or hands it to the thread of the interrupt.
+    /// `ok`: the transfer succeeded.
     fn ended(&mut self, sys: &mut System, ok: bool) {
         self.result = ok;
         let read = || {

@@ -59,8 +59,8 @@ impl Memory {
         }
     }
 
-    /// Takes the buffer back from the controller, and copies the data of a successful read to its
-    /// I/Os.
+    /// Takes the buffer back from the controller. If the request was a read and succeeded (`ok`),
+    /// copies the data to its I/Os.
     pub(super) fn scatter(&mut self, sys: &mut System, request: &Request, ok: bool, memory: DmaBuf) {
         if ok && request.direction == Direction::Read {
             let mut at = 0;
@@ -128,7 +128,8 @@ impl<H: Host> EnginePort<H> {
         }
     }
 
-    /// Sets whether Linux's driver samples DAT0 before a transfer; the default is that it does.
+    /// Sets by `looks` whether Linux's driver samples DAT0 before a transfer; the default is that
+    /// it does.
     #[must_use]
     pub fn looking(self, looks: bool) -> Self {
         EnginePort { looks, ..self }

@@ -27,8 +27,8 @@ impl<H: Host> Raw<H> {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 
-    /// Starts a command with its data and busy. If the engine refuses it, returns the memory of the
-    /// data.
+    /// Starts a command with its data and busy, for which the card may take `timeout_ns`
+    /// nanoseconds. If the engine refuses it, returns the memory of the data.
     pub fn start(
         &mut self,
         sys: &mut System,

@@ -220,8 +220,8 @@ impl Keeper {
         self.moving = None;
     }
 
-    /// Records a command that flushes the card's cache. Each flush of a job was served by the last
-    /// such command before the flush's end.
+    /// Records that a command which flushes the card's cache was sent at `at_ns`. Each flush of a
+    /// job was served by the last such command before the flush's end.
     fn flush(&mut self, at_ns: u64) {
         for open in self.open.iter_mut().filter(|open| is_flush(&open.io)) {
             open.went_ns = Some(at_ns.max(open.came_ns));
@@ -355,8 +355,8 @@ mod tests {
         BusEvent::Command { index, arg, auto: false, start_ns, end_ns: start_ns + 240 }
     }
 
-    /// Returns for each of `ios` I/Os of eight blocks the time of the command that carried it, by
-    /// these events on the bus. The number beside an event says how many blocks follow it.
+    /// Returns for each of `ios` I/Os of eight blocks the time of the command that carried it.
+    /// `bus` has the events on the bus, each with the number of data blocks that come after it.
     fn went(direction: Direction, ios: u64, bus: &[(BusEvent, u32)]) -> Vec<u64> {
         let mut keeper = Keeper { block_addressed: true, ..Keeper::default() };
         let all: Vec<Io> = (0..ios).map(|n| io(100 + 8 * n, direction)).collect();
@@ -372,8 +372,8 @@ mod tests {
         keeper.completed.iter().map(|one| one.went_ns).collect()
     }
 
-    /// Checks that neighbours which wait have the time of their own commands, and those of one
-    /// transfer the time of this transfer.
+    /// Checks which command's time each I/O gets: that of its own command, or, if one command
+    /// transfers several adjacent I/Os, that of this command.
     #[test]
     fn an_io_goes_with_the_command_that_moves_its_blocks() {
         let each = [100, 108, 116].map(|lba| (command(18, lba, u64::from(lba) * 10), 8));

@@ -60,7 +60,7 @@ impl Gone {
 /// driver's queue, and because of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
-    /// Request that was overtaken.
+    /// Request that younger requests overtook.
     pub request: Completed,
     /// Number of younger requests that left the scheduler before the overtaken one.
     pub in_scheduler: u32,

@@ -107,9 +107,10 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-/// Returns the figures that GNOME Disks shows: the mean rate of the 10-MiB reads, that of the
-/// 10-MiB writes, and the mean time of the reads of 4 KiB at random places, which end the loop. For
-/// the rate of a write, the mean time of `fsync` is added to its time.
+/// Returns the figures that GNOME Disks shows for a loop with `samples` samples. They are the mean
+/// rate of the 10-MiB reads, that of the 10-MiB writes, and the mean time of the reads of 4 KiB at
+/// random places, which end the loop. For the rate of a write, the mean time of `fsync` is added to
+/// its time.
 fn shown(outcome: &Outcome, samples: u64) -> Shown {
     let sync_ns: f64 = outcome.stats.iter().map(|stats| stats.sync.ns.mean).sum();
     let all = transfers(outcome);

@@ -51,7 +51,7 @@ const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("rand write", "randwrite", "4k", 8, "IOPS"), [2900.0, 1887.0, 2982.0]),
 ];
 type Bench = (&'static str, &'static str, &'static str, u32, &'static str);
-/// Function that returns the smaller or the larger of two values.
+/// Chooses one end of a range: returns the smaller or the larger of two values.
 type End = fn(f64, f64) -> f64;
 
 /// Text that is printed below the table of the experiment `fifo`, which compares tag order with
@@ -178,7 +178,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// Runs AndroBench in the model, and returns the rows of its four figures.
+/// Runs AndroBench in the model, and returns the rows of its four figures. `progress` is called
+/// with the name of each load before it runs.
 fn androbench(
     platform: &Platform,
     amount: Amount,

@@ -77,7 +77,8 @@ fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     )
 }
 
-/// Returns a job file with several threads, each of which has one request under way.
+/// Returns a job file with `threads` threads, each of which has one request under way. `rw` and
+/// `bs` are fio's options of the same name; each thread transfers `mib` MiB.
 fn threads(rw: &str, bs: &str, threads: u32, mib: u64) -> String {
     format!(
         "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nnumjobs={threads}\nrw={rw}\nbs={bs}\nsize=1G\nio_size={mib}m\ngroup_reporting\n"

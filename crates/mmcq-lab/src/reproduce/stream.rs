@@ -159,7 +159,8 @@ fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     of_cell.map(row).collect()
 }
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the experiment on the board `name`, and returns the rows of the table. `progress` is called
+/// with the name of each load before it runs.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

@@ -60,8 +60,8 @@ pub const GAIN: &str = "mmcq to streams off";
 /// mmcq is if it leaves transfers open than if it closes each.
 pub const WORST: &str = "worst cell";
 
-/// Returns the amount in MiB that a case transfers: enough for the steady state and for the card's
-/// garbage collection, if there is any.
+/// Returns the amount in MiB that a case with this `rw=` (`pattern`) and requests of `bytes` bytes
+/// transfers: enough for the steady state and for the card's garbage collection, if there is any.
 fn amount_mib(pattern: &str, bytes: u64) -> u64 {
     match (pattern, bytes) {
         ("read" | "randread", 0..=0xffff) => 8,
@@ -128,7 +128,7 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
 
 /// Runs sequential 4 KiB requests with and without merging, on a host that needs a new command for
 /// each transfer (it cannot continue the data of the last one). Returns rows with the rate and the
-/// number of commands per MiB.
+/// number of commands per MiB. `progress` is called with the name of each load before it runs.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];

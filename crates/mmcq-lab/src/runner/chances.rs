@@ -121,8 +121,7 @@ impl State {
     }
 }
 
-/// Watches the requests of a simulated stack, and counts which of them could have been merged with
-/// a request under way.
+/// Counts the requests of a simulated stack that could have been merged with a request under way.
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {

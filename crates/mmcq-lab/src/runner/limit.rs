@@ -169,7 +169,7 @@ enum Lane {
     Engine,
     /// Packed commands, which transfer several requests at once.
     Packed,
-    /// Chains that the controller executes.
+    /// Requests are sent in chains: lists of transfers that the controller executes.
     Chains,
 }
 
@@ -271,7 +271,8 @@ fn better(first: Outcome, other: Outcome) -> Outcome {
 }
 
 /// Runs each worker alone at its limit, and adds the results. The total time is the number of all
-/// bytes divided by the sum of the workers' rates.
+/// bytes divided by the sum of the workers' rates. `progress` gets the bytes transferred so far and
+/// those planned.
 fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, RunError> {
     let (mut all, mut bytes_per_ns) = (None::<Outcome>, 0.0);
     for worker in run.workers {

@@ -133,7 +133,8 @@ pub(crate) fn readable(setting: Setting, name: &str, boot_bytes: Option<u64>) ->
     }
 }
 
-/// Returns what a job can use of a partition: the number of the boot area, and its size in bytes.
+/// Returns what a job can use of the partition `name`: the number of the boot area, and its size in
+/// bytes. `boot_bytes`: size of each boot area; `None`: the card has none.
 fn partition(
     run: &Run<'_>,
     worker: &FioWorker,
@@ -287,9 +288,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns whether a flush follows a write of this job. `how`: what the job asked for. `sent`:
-    /// what the stack has sent. Linux flushes after a synchronous write even if it was a reliable
-    /// write.
+    /// Returns whether a flush follows a write of job number `job`. `how`: what the job asked for.
+    /// `sent`: what the stack has sent. Linux flushes after a synchronous write even if it was a
+    /// reliable write.
     fn is_flushed_after(&self, job: usize, how: How, sent: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Largest number of blocks in a CMD53 in block mode.
 const BLOCKS_MAX: u32 = 511;
-/// Largest number of bytes that one step of the driver transfers.
+/// Largest number of bytes that one command (step) of the driver transfers.
 const STEP_BYTES_MAX: u32 = 1 << 16;
 /// Largest number of commands that the driver may send to handle one packet.
 const STEPS_MAX: usize = 64;

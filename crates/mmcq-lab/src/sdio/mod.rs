@@ -61,7 +61,7 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 /// Name of the built-in I/O card.
 pub const CARD_NAME: &str = "bt-type-a";
 /// Profile text of a second function on the card, which may also interrupt. So the driver must read
-/// INTx to learn which function did.
+/// INTx, which shows which function did.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
@@ -164,7 +164,7 @@ pub enum Failure {
     /// Commands failed, or packets arrived damaged; the field is their number.
     #[error("{0} commands failed")]
     Commands(u64),
-    /// The card's function saw register accesses that do not belong to the transfer of a packet;
+    /// The card's function got register accesses that do not belong to the transfer of a packet;
     /// the field is their number.
     #[error("{0} accesses are no step of a packet")]
     Stray(u64),

@@ -87,7 +87,8 @@ impl Model {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
-    /// Reads a register of the controller at this virtual time.
+    /// Reads `size` bytes (1, 2 or 4) of the controller's registers from `offset` on, at this
+    /// virtual time.
     pub fn read(&self, offset: u16, size: u8, now_ns: u64) -> u32 {
         model!(self, m => m.borrow_mut().read(offset, size, now_ns))
     }

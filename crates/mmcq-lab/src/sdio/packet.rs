@@ -58,7 +58,7 @@ pub enum PacketError {
 }
 
 /// Records the first packet after the warm-up. `setting`: the name of a driver and its context, one
-/// of [`SETTINGS`].
+/// of [`SETTINGS`]. `seed`: seed of the run's random times.
 pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketError> {
     let known = SETTINGS.iter().find(|(name, _)| *name == setting);
     let &(setting, way) = known.ok_or_else(|| PacketError::Setting(setting.to_owned()))?;

@@ -91,7 +91,7 @@ pub struct Costs {
     pub switch_out_ns: u64,
     /// Cost of waking a thread, in nanoseconds.
     pub wake_ns: u64,
-    /// CPU time of driver and user for each packet.
+    /// CPU time of driver and user for each packet, in ns.
     pub work_ns: u64,
     /// Cost in ns of moving one 32-bit word through the data FIFO.
     pub fifo_word_ns: u64,

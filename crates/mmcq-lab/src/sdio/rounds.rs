@@ -163,7 +163,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Starts to listen to the bus of the controller `model`, for the steps of `load`.
+    /// Starts to record the bus events of the controller `model`, and returns the recorder, which
+    /// measures the steps of `load` in them.
     pub fn start(load: &Load, model: &Model) -> Self {
         let expected = |step: &super::load::Step| Expected {
             index: if step.bytes.is_some() { 53 } else { 52 },

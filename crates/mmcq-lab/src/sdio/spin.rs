@@ -145,7 +145,7 @@ impl Handler for Repeat {
 /// Returns the CPU time in ns of waiting for a CMD52. Building the command and ending it cost the
 /// same in all ways and are left out. The card needs eight clocks between a response and the next
 /// command [SD 4.12]. If the CPU builds the command faster, it also spins for the rest of these
-/// clocks.
+/// clocks. `wait` is the way of waiting, and `clock_hz` the bus clock in hertz.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;

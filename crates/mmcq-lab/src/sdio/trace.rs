@@ -111,7 +111,7 @@ impl Log {
 }
 
 impl Trace {
-    /// Starts to listen to the bus of the controller `model`.
+    /// Begins to record the events on the bus of the controller `model`.
     pub fn start(model: &Model) -> Self {
         let log = Rc::new(RefCell::new(Log::default()));
         let sink = Rc::clone(&log);

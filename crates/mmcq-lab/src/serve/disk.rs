@@ -491,7 +491,8 @@ impl Disk {
     }
 
     /// Cuts the card's power and restores it. Requests under way fail, and the card is initialised
-    /// again.
+    /// again. Returns how many requests failed, how many wait, and how many sectors have their old
+    /// content.
     fn power_cut(&mut self) -> Result<Damage, String> {
         let lost_sectors = self.machine.power_cut()?;
         let damage = Damage { failed: self.under_way, waiting: self.waiting.len(), lost_sectors };

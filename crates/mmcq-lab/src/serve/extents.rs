@@ -144,7 +144,7 @@ impl Extents {
         }
     }
 
-    /// Records that a range may now hold data.
+    /// Records that the `length` bytes from `offset` on may now hold data.
     fn written(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).div_ceil(PIECE_BYTES);
         self.set(offset / PIECE_BYTES, end, false);

@@ -221,7 +221,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    /// Returns the bytes of an option that a client sends.
+    /// Returns the bytes by which a client sends the option `number` with these data.
     fn sent(number: u32, data: &[u8]) -> Vec<u8> {
         let length = (data.len() as u32).to_be_bytes();
         [&nbd::OPTION_MAGIC.to_be_bytes()[..], &number.to_be_bytes(), &length, data].concat()

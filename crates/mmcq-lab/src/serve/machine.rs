@@ -40,7 +40,8 @@ pub trait Machine {
     /// granularity of this erase in blocks; `None`: the card has no such erase.
     fn discarding(&self) -> Option<(Erase, u64)>;
 
-    /// Advances the simulated board with its card by one event, if an event is due.
+    /// If an event of the machine is due, advances the machine by one event and returns which
+    /// requests are complete. Otherwise returns the time until the next event.
     fn step(&mut self) -> Result<Step, String>;
 
     /// Returns the time after which [`step`](Self::step) must be called even without a request.

@@ -90,7 +90,8 @@ pub enum Failure {
 }
 
 /// Serves a simulated card until [`Control::stop`]. Calls `begun` with the control as soon as the
-/// card is up.
+/// card is up. `name` is the name of the export, and `watch` is called with each event of the
+/// server.
 pub fn serve(
     setup: Setup,
     name: &str,

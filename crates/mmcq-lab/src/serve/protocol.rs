@@ -129,7 +129,8 @@ impl Request {
     }
 }
 
-/// Returns the bytes of a simple reply; after a read without an error, the data follow it.
+/// Returns the bytes of a simple reply to the request with this `cookie`; after a read without an
+/// error, the data follow it.
 pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     let mut out = Vec::with_capacity(16);
     out.extend(SIMPLE_MAGIC.to_be_bytes());

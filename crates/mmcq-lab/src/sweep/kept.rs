@@ -6,7 +6,7 @@ use std::io::{BufRead, Result as IoResult};
 /// Part of a file of rows that a continued sweep keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Number of complete points in the file.
+    /// Number of complete points (combinations of values of the sweep) in the file.
     pub points: usize,
     /// Number of bytes of the rows of complete points, including the line with the columns' names.
     pub bytes: u64,

@@ -125,8 +125,8 @@ impl Sweep {
         })
     }
 
-    /// Returns the first values of each row of a point (one combination of values of the sweep):
-    /// the values that identify the run.
+    /// Returns the first values of each row of the point with the number `point` (one combination
+    /// of values of the sweep): the values that identify the run.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.
@@ -219,9 +219,9 @@ impl Sweep {
         place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
-    /// Returns the indices of the changes (`--set`) of the scene that have no effect at any of
-    /// these points: without the change, the rows have the same figures. Points that cannot run are
-    /// ignored.
+    /// Returns the indices of the changes (`--set`) of the scene that have no effect at any point
+    /// of `told`, which lists points by number with their rows: without the change, the rows have
+    /// the same figures. Points that cannot run are ignored.
     pub fn idle(&self, told: &[(usize, Vec<Row>)]) -> Vec<usize> {
         let figures = |rows: &[Row]| -> Vec<Row> {
             let names = row::measures();

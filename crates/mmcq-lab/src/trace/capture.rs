@@ -56,7 +56,8 @@ pub enum What {
     },
     /// A CRC status token, by which the card answers a written block.
     CrcStatus {
-        /// Whether the token is 010: the card received the block without an error.
+        /// Whether the token (the card's CRC status) is 010: the card received the block without an
+        /// error.
         good: bool,
     },
     /// Busy: the card holds DAT0 low.
@@ -230,8 +231,8 @@ impl Capture {
     }
 }
 
-/// Moves the ends of a window outwards until they cut no token or block. Returns the new start and
-/// end in ns.
+/// Moves the start `from_ns` of a window back, and its end `until_ns` forward, until they cut no
+/// token or block. Returns the new start and end in ns.
 pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
     for event in events.iter().rev().filter(|e| e.has_bits()) {
         if event.start_ns < from_ns && event.end_ns > from_ns {

@@ -41,8 +41,8 @@ impl Anchor {
         self.quarter_ps(cycle.saturating_mul(4))
     }
 
-    /// Returns the number, counted from this anchor, of the cycle whose start is nearest to the
-    /// time `at_ps`.
+    /// Returns the number, counted from this anchor (a known edge of the clock), of the cycle whose
+    /// start is nearest to the time `at_ps`.
     fn nearest(&self, at_ps: u64) -> u64 {
         let half_cycles =
             u128::from(at_ps.saturating_sub(self.at_ps)) * u128::from(self.hz) * 2 / 1_000_000_000_000;

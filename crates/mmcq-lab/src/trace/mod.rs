@@ -94,7 +94,7 @@ impl Survey {
 
 /// Executes `run` and collects, in one pass, what the header of its waveform needs. The window's
 /// events are not stored. If an event was reported so late that the header may lack it, executes
-/// `run` a second time.
+/// `run` a second time. Returns the result of `run`, and what was collected.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {

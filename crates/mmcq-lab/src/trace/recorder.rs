@@ -136,7 +136,9 @@ impl Recorder {
         }
     }
 
-    /// Returns whether an event with this start and end may belong to the window.
+    /// Returns whether an event from `from_ns` to `to_ns` may belong to the window, and counts the
+    /// event for the recorder's own figures. A `to_ns` of `u64::MAX` means that the end is not
+    /// known.
     fn wants(&mut self, from_ns: u64, to_ns: u64) -> bool {
         if to_ns != u64::MAX {
             self.last_ns = self.last_ns.max(to_ns);

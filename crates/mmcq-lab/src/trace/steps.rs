@@ -11,7 +11,7 @@ use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Row of the picture in which a step is shown.
+/// Row of the picture in which an activity of the bus (a step) is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Row of the command line CMD.
@@ -186,8 +186,8 @@ pub fn held_name(held: &Held) -> String {
     }
 }
 
-/// Returns the name of a thread by its number. The first `jobs` threads are the jobs; `names` are
-/// names of threads on a machine without jobs.
+/// Returns the name of the thread with the number `thread`. The first `jobs` threads are the jobs;
+/// `names` are names of threads on a machine without jobs.
 pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     match names.get(thread as usize) {
         Some(name) => (*name).to_owned(),

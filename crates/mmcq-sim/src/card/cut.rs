@@ -457,8 +457,8 @@ pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }
 
-/// Callback of a reset while the power stays on: the cache loses its sectors, but sectors that are
-/// being programmed get their new content.
+/// Returns which content a sector has after a reset while the power stays on: the cache loses its
+/// sectors, but sectors that are being programmed get their new content.
 pub(crate) fn reset(at_stake: &AtStake) -> Kept {
     if at_stake.stage == Stage::Cached { Kept::Old } else { Kept::New }
 }

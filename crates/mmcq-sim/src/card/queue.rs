@@ -230,7 +230,8 @@ impl Tasks {
         self.reach(load_ns, now_ns);
     }
 
-    /// Returns the queue status: one bit for each ready task.
+    /// Returns the queue status: one bit for each ready task. `load_ns`: time in ns that the card
+    /// needs to load the first data of a read task before the task is ready.
     pub(crate) fn ready(&mut self, load_ns: u64, now_ns: u64) -> u32 {
         self.reach(load_ns, now_ns);
         let mut bits = 0;
@@ -258,8 +259,9 @@ impl Tasks {
         }
     }
 
-    /// Handles CMD46 (`read`) and CMD47: removes the task from the queue and returns it. Returns
-    /// `None` if the task is not ready, or has the other direction.
+    /// Handles CMD46 (`read`) and CMD47 for the task `id`: removes the task from the queue and
+    /// returns it. Returns `None` if the task is not ready, or has the other direction. `load_ns`:
+    /// time in ns that the card needs to load the first data of a read task.
     pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
         self.reach(load_ns, now_ns);
         let place = self.queued.iter().position(|queued| {

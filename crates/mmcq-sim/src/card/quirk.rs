@@ -220,7 +220,8 @@ impl Quirks {
         if self.erases_to_ones { 0xff } else { 0 }
     }
 
-    /// Returns whether any byte of the range is write protected permanently.
+    /// Returns whether any of the `bytes` bytes from byte address `at` on is write protected
+    /// permanently.
     #[inline]
     pub(crate) fn protects(&self, at: u64, bytes: u64) -> bool {
         !self.protected_mib.is_empty()

@@ -68,7 +68,7 @@ pub enum State {
     Ina = 15,
 }
 
-/// Status bits that stay pending until a response has shown them.
+/// Status bits that stay pending until a response has sent them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Status {
     /// Error bits of clear condition C: an R1 shows them once and clears them.

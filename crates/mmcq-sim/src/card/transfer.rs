@@ -52,8 +52,8 @@ impl Read {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
-    /// Begins a CMD46 or an entry of a packed read, which has `left` blocks. Its first page is in
-    /// the card's buffer from `now_ns` on.
+    /// Begins a CMD46 or an entry of a packed read, which has `left` blocks of `block` bytes from
+    /// byte address `at` on. Its first page is in the card's buffer from `now_ns` on.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
         let (single, goes_on) = (false, false);
@@ -65,7 +65,8 @@ impl Read {
         !self.single
     }
 
-    /// Reads the next block of the read command from the medium into `buffer`.
+    /// Reads the next block of the read command from the medium into `buffer`. Returns the time of
+    /// its start bit, or the error bits for R1 if no block comes.
     #[inline]
     pub(crate) fn next(
         &mut self,

@@ -51,7 +51,7 @@ pub enum Seen {
     },
     /// The sector has bytes that no request wrote.
     Nonsense {
-        /// Offset in the sector of the first piece with such bytes.
+        /// Offset in the sector of the first part with bytes that no request has written.
         at: usize,
     },
 }
@@ -129,7 +129,7 @@ impl Content {
         })
     }
 
-    /// Returns which content these bytes are, which a read returned for place `lba`.
+    /// Returns which content `sector` is, the bytes that a read of the sector `lba` returned.
     #[must_use]
     pub fn seen(&self, lba: u64, sector: &[u8]) -> Seen {
         let claimed = (word(sector, 1) >> 32) as u32;

@@ -542,8 +542,8 @@ impl Checker {
         }
     }
 
-    /// Checks whether a sector may be unreadable after a power cut: only a write that may have torn
-    /// it allows that. Otherwise returns the violation.
+    /// Checks whether the sector `lba` may be unreadable after a power cut: only a write that may
+    /// have torn it allows that. Otherwise returns the violation.
     pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
         let seen = Seen::Unreadable;
         let result = self.sector(lba).survived(seen);
@@ -558,8 +558,8 @@ impl Checker {
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks whether the sector may hold this content after a power cut at this moment. The state
-    /// of the sector does not change.
+    /// Checks whether the sector `lba` may hold the content `bytes` after a power cut at this
+    /// moment. The state of the sector does not change.
     pub fn check_survival(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).clone().survived(seen);

@@ -263,8 +263,8 @@ impl Sector {
         }
     }
 
-    /// Removes a request that has changed nothing in this sector: it was not sent to the card, or
-    /// it was refused.
+    /// Removes the request with the number `number`, which has changed nothing in this sector: it
+    /// was not sent to the card, or it was refused.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }

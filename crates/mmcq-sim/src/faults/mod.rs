@@ -419,7 +419,8 @@ impl Faults {
         }
     }
 
-    /// Ends the faults `strike` that strike each event of the kind `point`.
+    /// Removes from the plan the lasting faults `strike`, which strike each event of the kind
+    /// `point`.
     pub fn end(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             plan.borrow_mut().always.retain(|&(at, _, what)| (at, what) != (point, strike));

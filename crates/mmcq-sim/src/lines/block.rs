@@ -60,7 +60,7 @@ impl Block {
         beat.ns()
     }
 
-    /// Sets this time as the earliest start of the next use of the lines.
+    /// Prevents that the lines are used again before the time `now_ns`.
     pub fn not_before(&mut self, slot: &Slot, now_ns: u64) {
         self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
     }
@@ -131,6 +131,7 @@ impl Block {
 
     /// Gives the card a written block that has ended on the lines, and counts it; `damaged`: its
     /// CRC is wrong. Returns the CRC status that the controller sees; `None` if it sees none.
+    /// `strike`: the fault that strikes the block, if any.
     pub fn went(
         &mut self,
         slot: &mut Slot,

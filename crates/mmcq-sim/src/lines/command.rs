@@ -142,7 +142,8 @@ impl<I: Issued> CmdLine<I> {
         Some(active.beat.ns())
     }
 
-    /// Records the end of a command, with its response or without one, and its clocks on the bus.
+    /// Records the end of a command with the response `answer` (`None`: without one), and its
+    /// clocks on the bus.
     pub fn over(&mut self, slot: &mut Slot, active: &Active<I>, answer: Option<Answer>) {
         self.free_ns = active.beat.plus(N_RC_CLK).ns();
         let spent = clocks(answer, &active.issue) + N_RC_CLK;

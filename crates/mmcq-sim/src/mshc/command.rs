@@ -59,8 +59,8 @@ impl Mshc {
         self.regs.command & cmd::START != 0
     }
 
-    /// Stores a write to the command register. With the bit START the command path takes the
-    /// command [`TAKE_CLK`] source clocks later.
+    /// Stores `value` in the command register, as a write does. With the bit START the command path
+    /// takes the command [`TAKE_CLK`] source clocks later.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         self.regs.command = value;
         if value & cmd::START == 0 {

@@ -162,8 +162,9 @@ impl Mshc {
         true
     }
 
-    /// Handles the end of the response to a data command, or of the wait for it. From now on blocks
-    /// may come.
+    /// Handles the end of the response to a data command, or of the wait for it, at the clock edge
+    /// `beat`. `errors`: the error bits of the response; 0 if it was good. From now on blocks may
+    /// come.
     pub(super) fn answer_is_over(&mut self, errors: u32, beat: Beat, now: u64) {
         if self.dat.state != State::Answer {
             return;

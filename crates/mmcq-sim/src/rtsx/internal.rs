@@ -7,7 +7,7 @@ use super::pads::as_linux_left_it;
 
 const BYTES: usize = 0x4000;
 
-/// Returns the 14 address bits of a register's name.
+/// Returns the 14 address bits of `name`, by which the driver's source names a register.
 pub(super) const fn short(name: u16) -> u16 {
     name & 0x3fff
 }
@@ -30,7 +30,7 @@ impl Registers {
         registers
     }
 
-    /// Returns the value of a register of the PCI Express link (PHY).
+    /// Returns the value of the register `address` of the PCI Express link (PHY).
     pub fn link(&self, address: usize) -> u16 {
         self.1[address]
     }

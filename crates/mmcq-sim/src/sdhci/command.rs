@@ -432,15 +432,16 @@ impl Sdhci {
         }
     }
 
-    /// Checks the R1 of an automatic command for error bits if `checked`, that is, if the
-    /// controller checks the R1 of its main command [SDHC 4.10, 2.2.24]. Returns `errors` with the
-    /// bit of a response error added.
+    /// Checks the R1 of an automatic command (`content`) for error bits if `checked`, that is, if
+    /// the controller checks the R1 of its main command [SDHC 4.10, 2.2.24]. Returns `errors` with
+    /// the bit of a response error added.
     fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
         let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
         errors | if found { int::RESPONSE } else { 0 }
     }
 
     /// Handles the end of an automatic CMD23: sends its main command if there was no error.
+    /// `errors`: the error bits of the command so far; `content`: its response.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
         let checked = issue.mode & mode::RESPONSE_CHECK != 0;

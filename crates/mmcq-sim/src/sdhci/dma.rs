@@ -162,8 +162,8 @@ impl Sdhci {
         Moved::Failed
     }
 
-    /// Copies `n` bytes of the block, from its byte `offset` on, to memory or from memory. Returns
-    /// false for a bus error.
+    /// Copies `n` bytes of the block, from its byte `offset` on, to memory at `address` (a read) or
+    /// from there (a write). Returns false for a bus error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
         let mistakes = self.config.mistakes;

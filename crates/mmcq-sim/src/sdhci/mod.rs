@@ -226,8 +226,8 @@ impl Sdhci {
         }
     }
 
-    /// Raises or lowers the card interrupt (DAT1), for a test without a model of the card that
-    /// interrupts.
+    /// Raises the card interrupt (DAT1) if `level`, otherwise lowers it, for a test without a model
+    /// of the card that interrupts.
     pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.card_interrupt = level;

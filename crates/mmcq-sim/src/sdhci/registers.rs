@@ -58,7 +58,7 @@ impl Registers {
     }
 }
 
-/// Returns the mask of the bytes in a 32-bit word that an access uses.
+/// Returns the mask of the bytes in a 32-bit word that an access of `size` bytes at `offset` uses.
 fn lanes(offset: u16, size: u8) -> u32 {
     let mask = match size {
         1 => 0xff,
@@ -73,7 +73,7 @@ fn merge(old: u32, new: u32, mask: u32) -> u32 {
     old & !mask | new & mask
 }
 
-/// Returns whether the access has 1, 2 or 4 bytes and an aligned offset.
+/// Returns whether an access of `size` bytes at `offset` has 1, 2 or 4 bytes and is aligned.
 fn well_formed(offset: u16, size: u8) -> bool {
     matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into())
 }
@@ -137,7 +137,8 @@ impl Sdhci {
         self.look_at_card(now);
     }
 
-    /// Returns whether the access is aligned and inside the register space.
+    /// Returns whether an access of `size` bytes at `offset` is aligned and inside the register
+    /// space.
     fn is_register(&self, offset: u16, size: u8) -> bool {
         well_formed(offset, size) && offset < self.config.register_bytes
     }

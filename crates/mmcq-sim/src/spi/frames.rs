@@ -215,9 +215,9 @@ impl SpiSlot {
         };
     }
 
-    /// Applies faults to a block on its way from the card to the master. With `whole` as false, a
-    /// quirk or a fault has damaged the block before: one bit is flipped. Returns the extra delay
-    /// in ns.
+    /// Applies faults to the block `bytes` on its way from the card to the master. With `whole` as
+    /// false, a quirk or a fault has damaged the block before: one bit is flipped. Returns the
+    /// extra delay in ns.
     fn hurt_read(&mut self, bytes: &mut [u8], whole: bool, now_ns: u64) -> u64 {
         if !whole {
             flip(&mut bytes[1..], 77);

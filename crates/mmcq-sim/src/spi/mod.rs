@@ -84,7 +84,7 @@ pub struct Habits {
     pub deselect_ends: bool,
     /// Number of busy bytes (00h) that the card sends after the response to CMD55.
     pub busy_after_prefix: u8,
-    /// Whether the card notices a high chip select only when the next clock comes.
+    /// Whether a high chip select has an effect on the card only when the next clock comes.
     pub deselect_by_clock: bool,
     /// Whether a selected card ignores all commands if the last byte on the bus before its
     /// selection was not FFh, but a byte for another device.
@@ -229,8 +229,8 @@ impl SpiSlot {
         self.begin_again(now_ns);
     }
 
-    /// Resets the state of the bus for a card that was inserted or got power: it has seen no clock,
-    /// and nothing is under way.
+    /// Resets the state of the bus for a card that was inserted or got power: it has got no clock
+    /// pulse yet, and nothing is under way.
     fn begin_again(&mut self, now_ns: u64) {
         self.clocks = 0;
         self.slot.bus.clock_hz = 0;
@@ -262,8 +262,8 @@ impl SpiSlot {
         }
     }
 
-    /// Makes the card react to a change of chip select that it has noticed: it drops an incomplete
-    /// byte or frame.
+    /// Reacts to a change of chip select (now low if `low`) that has reached the card: the card
+    /// drops an incomplete byte or frame.
     fn selection_seen(&mut self, low: bool, now_ns: u64) {
         self.shift = Shift::default();
         self.front.forget_frame();
@@ -310,8 +310,8 @@ impl SpiSlot {
         self.reach(at.ns())
     }
 
-    /// Sends these bytes like [`transfer`](Self::transfer), for a master with DMA: an interrupt
-    /// comes at their end. Returns this end in ns.
+    /// Sends `bytes` from `start_ns` on like [`transfer`](Self::transfer), for a master with DMA:
+    /// an interrupt comes at their end. Returns this end in ns.
     pub fn transfer_and_tell(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let end_ns = self.transfer(bytes, start_ns);
         self.slot.set_alarm(0, end_ns);
@@ -408,7 +408,7 @@ impl SpiSlot {
         output >> (7 - self.shift.bits) & 1
     }
 
-    /// Gives the card one bit from DI.
+    /// Gives the card one bit from DI: `level` is 0 or 1.
     fn bit(&mut self, level: u8, now_ns: u64) {
         self.shift.input = self.shift.input << 1 | level;
         self.shift.bits += 1;

@@ -44,7 +44,7 @@ impl Issued for Issue {
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl Stm32Sdmmc {
-    /// Writes the register CMD, and issues the command that it describes.
+    /// Writes `value` to the register CMD, and issues the command that it describes.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         if self.cmd.active() {
             // During a command, only the bit DTHOLD can change.

@@ -134,7 +134,8 @@ impl DatLines {
 }
 
 impl Stm32Sdmmc {
-    /// Starts the data path for a command.
+    /// Starts the data path for a command. `flow`: what the card sends or expects on the DAT lines
+    /// after it. `beat`: clock edge from which the lines are used.
     pub(super) fn enable_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         let control = self.regs.dctrl;
         let mode = control >> dctrl::MODE_SHIFT & 3;

@@ -58,7 +58,7 @@ impl Stm32Sdmmc {
     }
 
     /// Moves the bytes of a block by IDMA: from `bytes` to memory if `to_memory`, otherwise from
-    /// memory to `bytes`.
+    /// memory to `bytes`. Returns how far this went.
     pub(super) fn idma_moves(&mut self, bytes: &mut [u8], to_memory: bool, now: u64) -> Moved {
         let mut done = 0;
         while done < bytes.len() {

@@ -45,7 +45,7 @@ fn ones(size: u8) -> u32 {
 }
 
 impl Stm32Sdmmc {
-    /// Returns whether a register exists at this offset.
+    /// Returns whether a register exists at the byte offset `offset`.
     fn known(&self, offset: u16) -> bool {
         match offset {
             reg::FIFOTHR => self.config.version == Version::V3,

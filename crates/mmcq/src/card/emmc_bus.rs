@@ -160,9 +160,9 @@ async fn set_width<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Switches from legacy timing to a faster one; the bus width is already set
-/// [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. `strength` is the driver strength in each timing on the way.
-/// Returns the clock in hertz.
+/// Switches from legacy timing to `timing`; the bus width is already set [eMMC 6.6.2.3, 6.6.2.4,
+/// 6.6.5]. `strength` is the driver strength in each timing on the way, `switch_ns` the longest
+/// time in ns of a CMD6. Returns the clock in hertz.
 pub(super) async fn go_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,

@@ -231,6 +231,7 @@ pub async fn awake<B: Platform, const N: usize>(
 const WAKE_TRIES: u32 = 2;
 
 /// Sends CMD5 and CMD7, and reads the status that shows whether the device is back in `tran`.
+/// `sleep_ns`: longest time in ns that the device needs to wake up.
 pub(super) async fn wake<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     sleep_ns: u64,

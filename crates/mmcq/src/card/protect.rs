@@ -194,8 +194,8 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     }
 }
 
-/// Handles a card that cannot be selected during bring-up: if the reason is a lock, and the options
-/// have the password, unlocks the card.
+/// Handles a card that cannot be selected during bring-up: if the reason is a lock, and `unlock`
+/// has the password, unlocks the card.
 pub(super) async fn open<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     unlock: Option<&'static LockOp<'static>>,

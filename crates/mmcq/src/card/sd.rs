@@ -275,7 +275,8 @@ fn has_uhs(offered: &SwitchStatus) -> bool {
 }
 
 /// Returns the fastest access mode (function of group 1) that card, host and options allow, as
-/// timing and function number; `None` if they allow none.
+/// timing and function number; `None` if they allow none. With `signal18` (1.8 V signalling) the
+/// mode is a UHS-I one, otherwise High Speed.
 fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width) -> Option<(Timing, u8)> {
     const UHS: [(Timing, u8); 5] =
         [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];

@@ -258,7 +258,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
     }
 
-    /// Sends a command with R1b, waits for the end of busy, and checks the status after it.
+    /// Sends a command with R1b, waits at most `timeout_ns` nanoseconds for the end of busy, and
+    /// checks the status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         self.wait_ready(timeout_ns).await
@@ -391,7 +392,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// Writes a block from the scratch memory by a command; the first byte of the block is `first`.
+    /// Writes a block from the scratch memory by `command`; the first byte of the block is set to
+    /// `first`. The card may take `timeout_ns` nanoseconds for the data and the busy.
     #[inline(never)]
     pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -478,7 +480,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Tunes by this command, which reads blocks of `bytes` bytes [SD 4.2.4.5], [eMMC 6.6.5]. The
     /// controller compares the blocks, and reports when it has found its sampling point. Fails with
     /// [`Error::Silent`] if the card did not respond to most of the commands, which proves nothing
-    /// about the bus.
+    /// about the bus. The command is sent at most `blocks_max` times.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         // Number of blocks with a response, correct or not, minus the number of blocks without one.

@@ -105,8 +105,9 @@ impl Area {
         }
     }
 
-    /// Notes that a request of the kind `LongCommand` (a command with busy) has written
-    /// PARTITION_CONFIG without an error.
+    /// Notes that a request of the kind `LongCommand` (a command with busy) has written `value` to
+    /// PARTITION_CONFIG without an error. `mode` is the access mode of its CMD6: 1 sets bits, 2
+    /// clears bits, 3 writes the byte.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),

@@ -159,7 +159,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Makes a batch of one request only.
+    /// Makes a batch of one request only: that of slot `index`, with `blocks` blocks from `lba` on.
     #[inline(always)]
     pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);

@@ -52,7 +52,7 @@ impl Busy {
         }
     }
 
-    /// Begins to watch the busy after a write of this many blocks. Returns after how many ns the
+    /// Notes that the busy after a write of `blocks` blocks begins. Returns after how many ns the
     /// card is polled first.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
         (self.since_ns, self.questions) = (now_ns, 0);
@@ -109,7 +109,7 @@ struct BusyTimes {
     // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
     /// For each class of write lengths: the busy of the last write in ns, if it was much longer
-    /// than the learned one; else 0.
+    /// than the expected one; else 0.
     outliers_ns: [u32; CLASSES],
     /// For each class of write lengths: how many writes in a row were found ready at their first
     /// poll.
@@ -117,16 +117,16 @@ struct BusyTimes {
 }
 
 const CLASSES: usize = 11;
-/// Shortest time between polls: a CMD13 with its interrupt costs about as much.
+/// Shortest time in ns between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
 /// Divisor of a time: the first interval between polls is the time waited so far, divided by this
 /// number. Each further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
-/// Exponents n for the decrease of a learned time. Each write that is found ready at its first poll
-/// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
-/// in a row; from the sixth on n is 1.
+/// Exponents n for the decrease of the busy time that is expected from earlier ones. Each write
+/// that is found ready at its first poll decreases this time by the fraction 1/2^n. The entries are
+/// for the first, second, ... such write in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// Divisor: after the first write of a size that keeps the card busy, the time before the first
 /// poll is learned as the length of this busy divided by `FIRST_SHARE`.
@@ -141,7 +141,7 @@ impl BusyTimes {
         BusyTimes { estimates_ns: [0; CLASSES], outliers_ns: [0; CLASSES], hits: [0; CLASSES] }
     }
 
-    /// Returns how long after the end of the data the card is polled first.
+    /// Returns how long in ns after the end of a write of `blocks` blocks the card is polled first.
     fn first_ns(&self, blocks: u32) -> u64 {
         u64::from(self.estimates_ns[class(blocks)])
     }
@@ -262,8 +262,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Polls as the engine does. Returns the time that a write loses beyond its busy, and the
-    /// number of polls.
+    /// Polls a card that is busy for `busy_ns`, as the engine does. Returns the time in ns that a
+    /// write loses beyond its busy, and the number of polls.
     fn ask(times: &mut BusyTimes, busy_ns: u64) -> (u64, u32) {
         let mut waited_ns = times.first_ns(8);
         let mut questions = 1;

@@ -141,8 +141,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets whether the I/O card answers CMD52 during data (SDC in its CCCR). Bring-up sets it; a
-    /// board may switch it off. Without a card it is off.
+    /// Sets by `allowed` whether the engine may send a CMD52 during data of an I/O card (SDC in its
+    /// CCCR). Bring-up sets it; a board may switch it off. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
         if self.lane.concurrent().allowed {
@@ -251,7 +251,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles the deadline of the command on the CMD line. Perhaps only its interrupt was lost.
+    /// Handles a due time of commands during data. Without a command on the CMD line, tries to send
+    /// the next one. Otherwise the controller has not reported the command's end in time: reads its
+    /// registers, since perhaps only the interrupt was lost, and aborts the command if they show no
+    /// end.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.lane.is_concurrent::<H, P>() {
             self.timers.concurrent_at(NEVER);

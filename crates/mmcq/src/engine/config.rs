@@ -231,8 +231,8 @@ pub struct Config {
     /// power loses no writes that are older than this time.
     pub owed_ns: u64,
     /// Longest time, in nanoseconds, by which the start of a transfer is delayed so that requests
-    /// that are about to come can join it. The engine learns when a delay pays
-    /// ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
+    /// that are about to come can join it. From measured times the engine computes when a delay
+    /// saves time ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
     /// ([`Profile::Tails`](crate::sched::Profile::Tails)) may leave this code out of the firmware.
     pub tail_ns: u32,
     /// Largest number of I/O function commands (each with its data) in a row while reads or writes

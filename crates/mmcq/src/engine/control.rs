@@ -27,9 +27,9 @@ impl<H: Host> Bus<H> {
 }
 
 impl Durability {
-    /// Stores a write error that the response of any command shows, if complete writes are in the
-    /// card's cache. The card reports only one time, in the next response, that its cache could not
-    /// write, and does not name the block. So the next flush reports the error.
+    /// Stores a write error that the R1 `status` of any command shows, if complete writes are in
+    /// the card's cache. The card reports only one time, in the next response, that its cache could
+    /// not write, and does not name the block. So the next flush reports the error.
     #[cold]
     pub fn owe_late_status<const N: usize, P: Profile>(
         &mut self,

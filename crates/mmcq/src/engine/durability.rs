@@ -213,7 +213,7 @@ impl Durability {
     }
 
     /// Stores an error of the card that belongs to a write which was already reported complete. The
-    /// next flush reports this error.
+    /// next flush reports this error. `status`: the R1 with the error bits.
     #[cold]
     pub fn owe_late<const N: usize, P: Profile>(
         &mut self,

@@ -55,15 +55,17 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Makes a request, or the part of it that is still to be sent, the oldest again.
+    /// Makes the request of slot `index`, or the part of it that is still to be sent, the oldest
+    /// again.
     pub fn push_front<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
         slots.push_front(index);
         self.note_arrived(slots, index, now_ns);
     }
 
-    /// Takes a request back from the card or the controller, which has not begun it. The request
-    /// waits again, at the place that its age gives. It ends instead if it has an error already, if
-    /// the card is gone (with the error `gone`), or if it is a read that no client waits for.
+    /// Takes the request of slot `index` back from the card or the controller, which has not begun
+    /// it. The request waits again, at the place that its age gives. It ends instead if it has an
+    /// error already, if the card is gone (with the error `gone`), or if it is a read that no
+    /// client waits for.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -141,7 +141,8 @@ impl Erasing {
         self.kinds & how.bit() != 0
     }
 
-    /// Returns the erase after which exactly these blocks read as zeros; `None`: there is none.
+    /// Returns the erase after which exactly the `blocks` blocks from `lba` on read as zeros;
+    /// `None`: there is none.
     pub fn zeroing(&self, lba: u64, blocks: u32) -> Option<Erase> {
         match self.zeros {
             true if self.emmc && self.can(Erase::Trim) => Some(Erase::Trim),
@@ -164,9 +165,9 @@ impl Erasing {
         }
     }
 
-    /// Returns the erase after which no copy of exactly these blocks is left; `None`: the card has
-    /// none. Whole groups are erased in one step, other blocks in two. `leave`: the permission for
-    /// it.
+    /// Returns the erase after which no copy of exactly the `blocks` blocks from `lba` on is left;
+    /// `None`: the card has none. Whole groups are erased in one step, other blocks in two.
+    /// `leave`: the permission for an irreversible operation.
     pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
         let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
         match self.whole(lba, blocks) {
@@ -237,7 +238,8 @@ const ARGUMENT_NS: u64 = 500_000_000;
 /// Largest number of units (erase groups or allocation units) in one piece of an erase.
 const UNITS_MAX: u32 = 1 << 16;
 
-/// Position of the erase in progress, and the learned speed of the card.
+/// Position of the erase in progress, and the size of its pieces, chosen by the measured speed of
+/// the card.
 #[derive(Debug)]
 pub(super) struct Round {
     /// Number of blocks that the CMD38 in progress erases: one piece of the whole erase.
@@ -247,7 +249,7 @@ pub(super) struct Round {
     /// Whether the piece in progress has as many units as [`Self::units`] allows, and so ends
     /// before the end of the erase.
     full: bool,
-    /// Kind of the erase that [`Self::units`] was learned from.
+    /// Kind of the erase whose times have given [`Self::units`].
     how: Erase,
     /// Number of erase units in one piece (part of an erase that one CMD38 does), as learned from
     /// the time of earlier pieces of the same kind; 0: nothing learned yet.
@@ -258,7 +260,7 @@ impl Round {
     pub const NONE: Round =
         Round { piece_blocks: 0, second: false, full: false, how: Erase::Erase, units: 0 };
 
-    /// Clears what was learned: another card may be in the slot.
+    /// Sets [`Self::units`] back to 0 (not measured): another card may be in the slot.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }
@@ -323,8 +325,8 @@ impl Round {
         Some(Piece { how, first, last })
     }
 
-    /// Begins a pass over the piece's blocks: the commands from the erase argument or the first
-    /// address to CMD38. A secure trim needs two passes.
+    /// Returns the first command of a pass over the piece's blocks: the commands from the erase
+    /// argument or the first address to CMD38. A secure trim needs two passes.
     fn first_step(&self, piece: Piece, card: &Card) -> Next {
         match card.abilities().erase.argument_byte {
             0 => piece.begin_address(card),
@@ -389,7 +391,8 @@ impl Round {
     }
 }
 
-/// A piece of an erase: its kind, its first and its last block.
+/// A part of an erase request that is erased at a time: the kind of erase, the first and the last
+/// block.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     how: Erase,

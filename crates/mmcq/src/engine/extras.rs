@@ -553,10 +553,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps a segment for a data command. Returns true if it is mapped.
-    ///
-    /// False: no mapping is free. The engine has begun to free one that another request uses (in
-    /// the next `poll`, or by reading the card's status). The caller tries again then.
+    /// Maps a segment for a data command of the request in slot `control`. Returns true if it is
+    /// mapped. False: no mapping is free. The engine has begun to free one that another request
+    /// uses (in the next `poll`, or by reading the card's status). The caller tries again then.
     #[inline(always)]
     pub(super) fn map_data(
         &mut self,

@@ -39,7 +39,7 @@ impl FastLimits {
         }
     }
 
-    /// Returns whether a transfer of this many blocks, which ends before block `end`, is within the
+    /// Returns whether a transfer of `blocks` blocks, which ends before block `end`, is within the
     /// limits.
     #[inline(always)]
     pub fn fits(&self, direction: Direction, blocks: u32, end: u64) -> bool {

@@ -7,10 +7,10 @@ use core::task::Waker;
 /// waiting memory requests.
 #[derive(Debug)]
 pub(super) struct Functions {
-    /// Whether a function requests attention, and no task has noted it yet.
+    /// Whether the card interrupt has come, and no task has taken it yet.
     asks: bool,
-    /// Whether a task wants to hear of the card interrupt. The controller's card interrupt is then
-    /// enabled, or will be enabled again when the task has served the last one.
+    /// Whether a task has asked to be woken at the card interrupt. The controller's card interrupt
+    /// is then enabled, or will be enabled again when the task has served the last one.
     heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,

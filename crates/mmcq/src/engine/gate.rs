@@ -59,8 +59,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 
     /// Returns a free slot. If there is none, it frees and returns the slot of an ended request
-    /// whose buffer no caller has taken back; that buffer is then lost. Urgent requests are not
-    /// limited by the queue's limit.
+    /// whose buffer no caller has taken back; that buffer is then lost. A request that is not
+    /// `urgent` gets no slot beyond the queue's limit.
     pub fn allocate<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -125,7 +125,8 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     batch: Batch<N>,
-    /// The extras that `enable_extended_ops` adds, and their state.
+    /// What `enable_extended_ops` adds for requests other than reads and writes (erases, flushes,
+    /// other partitions), and the state of the request of this kind in progress.
     services: Services<H, N, P>,
     record: Record,
     /// The scheduler that orders requests, and what is known of the clients' sequential streams.
@@ -200,7 +201,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Completes requests that have ended, and then maps the memory of the next waiting requests
-    /// for DMA.
+    /// for DMA, until `prepared` requests are mapped.
     pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
         self.complete_ended::<H, P>(host, ledger, prepared);
     }

@@ -229,8 +229,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.fail(&mut self.incident, error);
     }
 
-    /// Handles an R1 that came before the data or the busy of its command failed. If it reports an
-    /// error of an earlier write, the engine must use it: the card reports such an error only once.
+    /// Handles the R1 `status` that came before the data or the busy of its command failed. If it
+    /// reports an error of an earlier write, the engine must use it: the card reports such an error
+    /// only once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
@@ -372,8 +373,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Finds the requests that a late programming error may belong to, and gives them the error.
-    /// They are the requests of the last transfer that are not complete, also if a part of them is
-    /// still to be sent. If there is no such request, the next flush reports the error.
+    /// `status` is the R1 with its error bits. The requests are those of the last transfer that are
+    /// not complete, also if a part of them is still to be sent. If there is no such request, the
+    /// next flush reports the error.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();

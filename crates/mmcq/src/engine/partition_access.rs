@@ -33,7 +33,7 @@ pub struct PartitionAccess {
     /// Whether one more block, RPMB's request for the result, is written after the blocks of `out`,
     /// in a write of its own.
     pub ask: bool,
-    /// Number of blocks to read.
+    /// Number of blocks to read, after the written blocks if there are any.
     pub back: u16,
 }
 

@@ -365,7 +365,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }
 
-    /// Starts CMD13, which reads the card's status.
+    /// Starts CMD13, which reads the card's status. `stage`: what the result of this command is
+    /// for.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
         if matches!(stage, Stage::Status) {
             self.record.status_asked();

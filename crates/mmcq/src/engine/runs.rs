@@ -5,7 +5,7 @@ use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
 use crate::host::Direction;
 
-/// A transfer that the card has not seen the end of.
+/// A transfer that was not ended on the card: a further request may continue it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub direction: Direction,
@@ -84,14 +84,15 @@ impl Run {
         }
     }
 
-    /// Returns the case for which the pause after the last request is learned: [`Case::Run`] if it
-    /// continued the request before, otherwise [`Case::First`].
+    /// Returns the case for which the pause after the last request is included in the measured
+    /// times: [`Case::Run`] if it continued the request before, otherwise [`Case::First`].
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns the pause in ns after which the next request of the run counts as late.
+    /// Returns the pause in ns after which the next request that continues these sequential
+    /// requests counts as late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
@@ -163,8 +164,7 @@ impl Runs {
 /// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The state of open transfers, and for each direction the run (contiguous requests) that was seen
-/// last.
+/// The state of open transfers, and for each direction the last run (contiguous requests).
 #[derive(Debug)]
 pub(super) struct Streams {
     /// The open transfer: the card still waits for its next blocks, or for its stop command;
@@ -331,7 +331,7 @@ impl Streams {
     }
 
     /// If the end of an open transfer was in progress, notes that the card is free again, and
-    /// learns how long that end took.
+    /// includes the time that this end took in the measured times.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {

@@ -147,7 +147,7 @@ pub(super) struct Slots<const N: usize> {
     /// free mapping.
     cramped: bool,
     next_age: u32,
-    /// A bit for each free slot.
+    /// Slots that hold no request, one bit each.
     free: SlotSet,
     /// A bit for each slot in state Settling: a write whose data are transferred waits for the
     /// card's status.
@@ -163,9 +163,9 @@ pub(super) struct Slots<const N: usize> {
     stale: SlotSet,
     /// A bit for each queued read.
     reads: SlotSet,
-    /// A bit for each queued write.
+    /// Slots whose request is a queued write, one bit each.
     writes: SlotSet,
-    /// A bit for each queued request that is neither a read nor a write.
+    /// Slots whose request is queued and is neither a read nor a write, one bit each.
     barriers: SlotSet,
     /// A bit for each slot whose request came by the fast path (few checks) and has no neighbour in
     /// the queue. Such a request needs no special treatment when its turn comes.
@@ -369,7 +369,7 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
-    /// Returns whether the request in this slot is a read or write that the policy may pick:
+    /// Returns whether the request in slot `index` is a read or write that the policy may pick:
     /// queued, and before the first barrier.
     pub fn is_offered(&self, index: u8) -> bool {
         if usize::from(index) >= N {
@@ -385,8 +385,8 @@ impl<const N: usize> Slots<N> {
         self.queue().map_while(|index| self.waiting(index))
     }
 
-    /// Returns a queued read or write in the form that a scheduling policy gets ([`Waiting`]);
-    /// `None`: the request is neither.
+    /// Returns the read or write of slot `index` in the form that a scheduling policy gets
+    /// ([`Waiting`]); `None`: the request is neither.
     pub fn waiting(&self, index: u8) -> Option<Waiting> {
         let slot = self.at(index);
         let (direction, lba, blocks) = slot.span()?;

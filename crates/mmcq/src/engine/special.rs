@@ -287,8 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts a read or write that a [quirk](crate::spec::quirks) of the card makes special, or a
-    /// write that is durable, of zeroes, or of single blocks only.
+    /// Starts the read or write of slot `first`, which a [quirk](crate::spec::quirks) of the card
+    /// makes special, or which is a write that is durable, of zeroes, or of single blocks only.
     #[cold]
     #[inline(never)]
     pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {

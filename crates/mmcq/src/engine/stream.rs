@@ -390,8 +390,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the end of the data of an open transfer (a CMD18 or CMD25 whose end the card has not
-    /// seen, so that the next request may continue it).
+    /// Handles the end of the data of an open transfer (a CMD18 or CMD25 that is not ended on the
+    /// card, so that the next request may continue it).
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.batch.direction(), self.batch.end());
         if H::CONTINUES && self.bus.phase().auto == Auto::Continue {
@@ -511,7 +511,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles the response of the CMD12 that has closed an open transfer, when no request needs
-    /// this transfer any more.
+    /// this transfer any more. `status`: the R1 in that response.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else {
             return self.lane.go_idle::<H>(&mut self.timers, now_ns);

@@ -57,7 +57,7 @@ impl<P: Profile> Order<P> {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Begins to learn the times of sequential streams, because there may be one: a request
+    /// Begins to measure the times of sequential streams, because there may be one: a request
     /// continues the last transfer and was submitted before the controller was free, or several
     /// requests go together. Returns false if the profile or the configuration delays no start.
     #[cold]
@@ -124,7 +124,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
-    /// on; then the times of sequential streams are not learned.
+    /// on; then the times of sequential streams are not measured.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -207,7 +207,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Decides until when the start of the pending transfer is delayed for further requests, by
-    /// what a delay costs and gains. Returns false if the transfer starts now.
+    /// what a delay costs and gains. `first`: slot of the transfer's first request. Returns false
+    /// if the transfer starts now.
     pub fn decide_hold<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -255,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns whether request `first`, which begins at block `lba`, continues the last transfer
     /// and came before the controller was free. In that case requests come in sequence faster than
-    /// they are transferred, and the engine learns the times of such streams from now on.
+    /// they are transferred, and the engine begins to measure the times of such streams.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -264,8 +265,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
-    /// Notes that the first command of a transfer is sent: [`Hold`](crate::sched::Hold) learns from
-    /// its requests, if it watches sequential streams.
+    /// Notes that the first command of a transfer is sent. While sequential streams are measured,
+    /// [`Hold`](crate::sched::Hold) gets the transfer's requests.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.order.watches(self.lane.is_queued())
@@ -304,18 +305,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// Lets a new request join the transfer whose start is delayed, if it continues that transfer.
-    /// The transfer then waits longer or starts. Returns false if the request did not join, so that
-    /// the caller must handle it.
+    /// Lets the new request of slot `index` join the transfer whose start is delayed, if it
+    /// continues that transfer. The transfer then waits longer or starts. Returns false if the
+    /// request did not join, so that the caller must handle it.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// Lets a read or write without special rules join the transfer whose start is delayed. Returns
-    /// false if it does not continue that transfer, or if something else (such as recovery) needs
-    /// the engine.
+    /// Lets the request of slot `index`, a read or write without special rules, join the transfer
+    /// whose start is delayed. Returns false if it does not continue that transfer, or if something
+    /// else (such as recovery) needs the engine.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()
@@ -360,8 +361,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects all waiting requests, if they make one transfer of ordinary requests and no other
-    /// work is to be done first. Otherwise returns `None`.
+    /// Collects all waiting requests, the first of which is that of slot `first`, if they make one
+    /// transfer of ordinary requests and no other work is to be done first. Otherwise returns
+    /// `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;

@@ -24,18 +24,19 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// Time at which the engine must be called to continue its present work, for example to poll a
-    /// busy card.
+    /// Time in ns at which the engine must be called to continue its present work, for example to
+    /// poll a busy card.
     wake_ns: u64,
     /// Time in ns at which the engine gives up waiting for the command or pause in progress.
     limit_ns: u64,
-    /// When the engine gives up the command during data that is on the CMD line. While there is no
-    /// such command: when the engine tries again to send one that was refused.
+    /// Time in ns at which the engine gives up the command during data that is on the CMD line.
+    /// While there is no such command: time at which the engine tries again to send one that was
+    /// refused.
     concurrent_ns: u64,
     /// Time in ns at which the card is polled next for a function that requests attention, on a
     /// host without a card interrupt.
     look_ns: u64,
-    /// When the engine tries again to stop a controller that still uses memory.
+    /// Time in ns at which the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
     /// When the stack's alarm rings. At the end of each call of the engine it is not later than the
     /// next deadline.
@@ -45,7 +46,8 @@ pub(super) struct Timers {
     /// Time in ns until which the bus is reserved for the next command of an I/O function whose
     /// client announced one; 0: the bus is not reserved.
     chain_ns: u64,
-    /// Latest time until which the scheduler may keep the controller idle although requests wait;
+    /// Latest time in ns until which the scheduler may keep the controller idle although requests
+    /// wait;
     /// 0: the scheduler does not do so now.
     idle_ns: u64,
     /// Time in ns from which on all requests wait until the supervisor has done what the card
@@ -411,7 +413,8 @@ impl Timers {
         self.wake_ns = help_ns.min(self.presence_ns);
     }
 
-    /// Sets when the card's presence counts as stable, after a card came or went.
+    /// Sets the time in ns (`at_ns`) from which the card's presence counts as stable, after a card
+    /// came or went.
     #[inline(always)]
     pub fn presence_at(&mut self, at_ns: u64) {
         self.presence_ns = at_ns;

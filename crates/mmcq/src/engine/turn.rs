@@ -104,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles an interrupt. Called from the interrupt handler (or from a loop that polls the
-    /// controller).
+    /// controller). Returns which requests are complete, and what the caller must do next.
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let fast = Self::FAST && self.blockers.fast_kind() != FastKind::Nothing;
         let moved = if fast {

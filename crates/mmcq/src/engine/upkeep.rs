@@ -257,8 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         new
     }
 
-    /// Plans background operations for a moment in which no request waits, and at this time at the
-    /// latest; `None`: no background operations are planned.
+    /// Plans background operations for a moment in which no request waits, and at the time `by_ns`
+    /// at the latest; `None`: no background operations are planned.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {

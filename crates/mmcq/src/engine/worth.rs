@@ -68,8 +68,8 @@ impl Lean {
 /// pays to keep the transfer open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
-    /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
-    /// known.
+    /// Time from CMD12, or from the end of the data, until the card takes the next command, in ns;
+    /// 0: not known.
     close_ns: u32,
     /// Time that a transfer that begins with a command takes in addition to its time on the wire,
     /// in nanoseconds; 0: not known.

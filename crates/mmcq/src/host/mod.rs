@@ -64,7 +64,7 @@ pub struct Data {
 /// command [SDHC 1.15].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
-    /// The controller adds no command.
+    /// The controller sends no command by itself before or after the command.
     None,
     /// The command is an open-ended CMD18 or CMD25 (no CMD23 before it), and the controller adds no
     /// command. The card's transfer stays open after the phase's data. More data

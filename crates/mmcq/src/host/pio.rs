@@ -101,8 +101,8 @@ impl Cursor {
         }
     }
 
-    /// Loads `count` (at most 4) bytes into the low bytes of a word. Bytes beyond the end of the
-    /// segments are zero.
+    /// Returns the next `count` (at most 4) bytes of the segments in the low bytes of a word. Bytes
+    /// beyond the end of the segments are zero.
     pub(crate) fn load(&mut self, segments: &[Segment], count: u32) -> u32 {
         let mut bytes = [0u8; 4];
         for value in bytes.iter_mut().take(count as usize) {

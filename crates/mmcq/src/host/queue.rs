@@ -188,7 +188,7 @@ pub struct QueueState {
 pub struct QueueFault {
     /// Cause of the fault.
     pub cause: Cause,
-    /// The part of the task that failed.
+    /// The part of the task in which the fault happened: its command, its data, or its busy.
     pub stage: Stage,
     /// Index of the command that failed; `None` if not known.
     pub index: Option<u8>,
@@ -400,7 +400,7 @@ pub unsafe trait CommandQueueHost {
     /// Resumes the command queue engine after a halt.
     fn resume_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Requests the command queue engine, which has halted, to clear the task of this slot;
+    /// Requests the command queue engine, which has halted, to clear the task of slot `slot`;
     /// [`QueueEvents::cleared`] reports it. The card is not notified.
     fn clear_task(&mut self, slot: u8) -> Result<(), QueueError>;
 

@@ -53,8 +53,8 @@ pub trait Surroundings {
     }
 
     /// Switches the supply of the signal lines (VCCQ, the controller's pads) to 1.8 V if `low`,
-    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1]. `first`: as for
-    /// [`supply`](Self::supply).
+    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1]. `first` is false if
+    /// the method is called again because it returned [`Step::Wait`].
     fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
         let _ = (low, first, now_ns);
         Step::Done
@@ -112,7 +112,7 @@ pub trait Surroundings {
     }
 
     /// Sets the PHY after a reset of the whole controller; pins and clock are already set for
-    /// `timing`. `first`: as for [`supply`](Self::supply).
+    /// `timing`. `first` is false if the method is called again because it returned [`Step::Wait`].
     fn after_reset(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done

@@ -43,11 +43,12 @@ impl<L: Lanes> Lanes for Chaining<L> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
-    /// Number of chains that were started.
+    /// Number of chains (lists of transfers that the controller executes) that were started.
     pub chains: u32,
     /// Number of transfers in all chains that were started.
     pub transfers: u32,
-    /// Number of chains in which a transfer failed.
+    /// Number of chains (lists of transfers that the controller executes) in which a transfer
+    /// failed.
     pub failures: u32,
     /// Number of chains (lists of several transfers) that the controller reported as complete
     /// although its registers contradicted that.
@@ -171,8 +172,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether some transfer of the chain (a list of transfers) overlaps these blocks, and
-    /// that transfer or the given direction writes.
+    /// Returns whether some transfer of the chain (a list of transfers) overlaps the blocks from
+    /// `start` up to `end`, and that transfer or `direction` writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;

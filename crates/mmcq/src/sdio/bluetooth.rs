@@ -117,7 +117,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         fetched.map(Some)
     }
 
-    /// Acknowledges a packet, or requests it again.
+    /// Writes READ_RETRY, which answers the function about the last packet: requests the packet
+    /// again if `again`, otherwise acknowledges it.
     async fn answer(&self, again: bool) -> Result<(), IoError> {
         let told = self.function.write_u8(READ_RETRY, u8::from(again), Chain::Last).await;
         self.owes.store(told.is_err(), Relaxed);

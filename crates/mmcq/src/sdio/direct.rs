@@ -71,7 +71,8 @@ impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     }
 }
 
-/// Starts a CMD52 to register `addr` of `function` of this card.
+/// Returns the future that sends `command`, a CMD52 to register `addr` of the function `function`
+/// of the card with the number `card`. `chain`: whether another command follows.
 pub(super) fn direct<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: CardNumber,

@@ -172,8 +172,8 @@ impl Csd {
         self.access_ns.saturating_add(clocks_ns)
     }
 
-    /// Returns the longest time to the first byte of a read, in nanoseconds [SD 4.6.2.1],
-    /// [eMMC 6.8.2].
+    /// Returns the longest time to the first byte of a read, in nanoseconds, with the bus clock
+    /// `clock_hz` [SD 4.6.2.1], [eMMC 6.8.2].
     pub fn read_timeout_ns(&self, clock_hz: u32) -> u64 {
         match self.structure {
             Structure::SdV1 => self.access_time_ns(clock_hz).saturating_mul(100).min(timing::sd::READ_NS),

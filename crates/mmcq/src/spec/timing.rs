@@ -131,16 +131,16 @@ pub mod sd {
     pub const IDENTIFY_MIN_HZ: u32 = 100_000;
     /// Time for the supply to rise and be stable before the clock starts [SD 6.4.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// Time for which a power cycle must keep the supply below 0.5 V [SD 6.4.1.2].
+    /// Time in ns for which a power cycle must keep the supply below 0.5 V [SD 6.4.1.2].
     pub const POWER_OFF_NS: u64 = 1_000_000;
     /// Longest time from the first ACMD41 with a voltage window until the card is ready [SD 4.2.3].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Longest time between two ACMD41 [SD 4.2.3].
+    /// Longest time in ns between two ACMD41 [SD 4.2.3].
     pub const INIT_POLL_MAX_NS: u64 = 50_000_000;
     /// Read access time of cards with fixed limits, and the upper bound for other cards
     /// [SD 4.6.2.1].
     pub const READ_NS: u64 = 100_000_000;
-    /// Longest busy after a written block, for cards up to 32 GB [SD 4.6.2.2].
+    /// Longest busy in ns after a written block, for cards up to 32 GB [SD 4.6.2.2].
     pub const WRITE_NS: u64 = 250_000_000;
     /// Longest busy after a written block, for SDXC and SDUC [SD 4.6.2.2].
     pub const WRITE_XC_NS: u64 = 500_000_000;
@@ -158,12 +158,13 @@ pub mod sd {
     /// Time after the response to CMD11 at which bring-up checks that CMD and DAT are low. The card
     /// pulls them low some clocks after its end bit [SD 4.2.4.2]; Linux waits as long.
     pub const VOLTAGE_LINES_LOW_NS: u64 = 1_000_000;
-    /// Shortest time for which the clock must be stopped while the voltage changes after CMD11
+    /// Shortest time in ns for which the clock must be stopped while the voltage changes after
+    /// CMD11
     /// [SD 4.2.4.2].
     pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
     /// Longest time from the clock at 1.8 V until the card releases DAT, after CMD11 [SD 4.2.4.2].
     pub const VOLTAGE_DAT_HIGH_NS: u64 = 1_000_000;
-    /// Longest duration of a whole tuning procedure by CMD19 [SD 4.2.4.5].
+    /// Longest duration in ns of a whole tuning procedure by CMD19 [SD 4.2.4.5].
     pub const TUNING_NS: u64 = 150_000_000;
     /// Largest number of tuning blocks (CMD19) in a tuning procedure [SD 4.2.4.5].
     pub const TUNING_BLOCKS: u32 = 40;
@@ -173,7 +174,7 @@ pub mod sd {
     pub const EXTENSION_WRITE_NS: u64 = 1_000_000_000;
     /// Longest flush of the cache [SD 4.17].
     pub const FLUSH_NS: u64 = 1_000_000_000;
-    /// Longest duration of CMD42 with forced erase [SD 4.3.7].
+    /// Longest duration in ns of CMD42 with forced erase [SD 4.3.7].
     pub const FORCE_ERASE_NS: u64 = 180_000_000_000;
 
     const NARROW: &[Width] = &[Width::W1, Width::W4];
@@ -218,7 +219,7 @@ pub mod emmc {
     /// Longest busy of CMD6 in ns, if EXT_CSD declares none. The standard has no value; hosts
     /// usually use this one.
     pub const SWITCH_NS: u64 = 500_000_000;
-    /// Longest duration of a whole tuning procedure by CMD21 [eMMC 6.6.5].
+    /// Longest duration in ns of a whole tuning procedure by CMD21 [eMMC 6.6.5].
     pub const TUNING_NS: u64 = 150_000_000;
     /// Largest number of tuning blocks (CMD21) in a tuning procedure [eMMC 6.6.5].
     pub const TUNING_BLOCKS: u32 = 40;
@@ -275,7 +276,7 @@ pub mod sdio {
     /// Longest time in ns from CMD53 to its data, or of the busy after it, unless the function
     /// declares another time [SDIO 5.3].
     pub const DATA_NS: u64 = 1_000_000_000;
-    /// Longest time to enable a function if its tuples declare none [SDIO 16].
+    /// Longest time in ns to enable a function if its tuples declare none [SDIO 16].
     pub const ENABLE_NS: u64 = 1_000_000_000;
 }
 

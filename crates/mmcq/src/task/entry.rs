@@ -142,11 +142,12 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_abilities`]. A call from inside another call of this stack does
         /// nothing.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
-        /// Enables the card's command queue with this number of tasks ([`Engine::set_task_queue`]).
+        /// Enables the card's command queue with `depth` tasks ([`Engine::set_task_queue`]).
         /// Returns `false` if called from inside another call of this stack.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
-        /// Calls [`Engine::set_packed`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Enables packed commands with at most `writes` writes or `reads` reads in each
+        /// ([`Engine::set_packed`]). Returns `false` if called from inside another call of this
+        /// stack.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
         /// Calls [`Engine::set_chains`]. A reentrant call (from inside another call of this stack)
         /// returns `false`.
@@ -161,7 +162,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
         /// page as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// Sets whether the I/O card answers CMD52 during data
+        /// Sets by `allowed` whether the engine may send a CMD52 during data of an I/O card
         /// ([`Engine::set_concurrent_commands`]). Does nothing if called from inside another call
         /// of this stack.
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };

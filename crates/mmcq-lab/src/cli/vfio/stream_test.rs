@@ -122,8 +122,9 @@ impl Report {
         self.fields.push(Field { register, field: field.to_owned(), value });
     }
 
-    /// Writes the first rows of the report: program, kernel, reader, card, and the range of blocks
-    /// of the test.
+    /// Writes the first rows of the report: program, kernel, reader and card (`found`), and the
+    /// range of `blocks` blocks from `lba` on. If not `write`, a row says that writes are not
+    /// tested.
     fn begin(&mut self, found: Vec<Field>, lba: u64, blocks: u32, write: bool) {
         self.put("program", "mmcq", env!("CARGO_PKG_VERSION").to_owned());
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -368,8 +368,8 @@ impl Offsets {
         Some(first + block)
     }
 
-    /// Returns the length in bytes of a transfer at `offset`; `None` if not even the smallest block
-    /// fits there.
+    /// Returns the length in bytes of a transfer at byte `offset` of the file with this index;
+    /// `None` if not even the smallest block fits there.
     fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
         let bs = &self.job.bs[dir.index()];
         let file = &self.files[index];

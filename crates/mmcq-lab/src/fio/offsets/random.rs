@@ -115,7 +115,7 @@ impl Draws {
 pub struct Seeds {
     /// Seeds of the block sizes, `[read, write]`.
     pub block_size: [u32; 2],
-    /// Seed of the stream whose numbers go into verification headers.
+    /// Seed of the random numbers that go into verification headers.
     pub verify: u32,
     /// Seed of the choice between reads and writes.
     pub mix: u32,

@@ -37,7 +37,8 @@ pub(super) fn read(text: &str, kb_base: u64) -> Result<Distribution, Expected> {
 }
 
 /// Parses the parameter of a random distribution, and the optional center behind it, as in
-/// `1.2:0.5`.
+/// `1.2:0.5`. Without a parameter, returns `usual`. `fits` checks the parameter; `example` is a
+/// valid value for the error text.
 fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(f64, Option<f64>), Expected> {
     let expected = || format!("a value such as {example}, and perhaps :CENTER from 0 to 1");
     let (value, center) = match text.split_once(':') {

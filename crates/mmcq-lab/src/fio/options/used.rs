@@ -13,7 +13,8 @@ const SECOND: u64 = 1_000_000_000;
 const BLOCK_MAX: u64 = 1 << 30;
 const U32_MAX: u64 = 0xffff_ffff;
 
-/// Makes an option that needs a value.
+/// Makes an option that needs a value. `apply`: function that changes the job according to the
+/// value.
 const fn opt(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expected>) -> Opt {
     Opt { name, flag: false, apply }
 }
@@ -415,7 +416,8 @@ fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
 }
 
 /// Parses `a` (for both directions), `a,b` (read, write), `a,` (only read) or `,b` (only write). A
-/// third part (trim) is parsed but not used.
+/// third part (trim) is parsed but not used. Calls `set` for each direction (0 read, 1 write) with
+/// its part.
 fn each_direction(
     text: &str,
     mut set: impl FnMut(usize, &str) -> Result<(), Expected>,

@@ -28,7 +28,7 @@ enum Ready {
 }
 
 impl Player {
-    /// Makes a player at the start of its script, on a card of this size.
+    /// Makes a player at the start of its script, on a card of `capacity` bytes.
     pub(super) fn new(script: Script, capacity: u64) -> Self {
         let waits = script.entries.iter().any(|entry| matches!(entry.when, When::AfterEnd(..)));
         let ended_ns = if waits { vec![UNDER_WAY; script.entries.len()] } else { Vec::new() };

@@ -241,7 +241,7 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
 
 /// Runs the cell (a card with a load) in all its settings, and repeats with longer runs until the
 /// result is clear. `platform` is the cell's board, and already has the cell's time to wake a
-/// thread.
+/// thread. `seed`: seed of the runs' random numbers.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {

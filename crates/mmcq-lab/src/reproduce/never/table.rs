@@ -34,8 +34,8 @@ impl Summary {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
-    /// the cells in which mmcq is known to be slower than Linux.
+    /// Counts how many of the cells `measured` have each verdict, such as "faster". `open` is the
+    /// list of the cells in which mmcq is known to be slower than Linux.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {

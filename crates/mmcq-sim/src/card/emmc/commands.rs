@@ -497,7 +497,8 @@ impl EmmcCard {
         reply
     }
 
-    /// Answers CMD14: the first two bits of each line come back inverted, all other bits are zero.
+    /// Answers CMD14: fills `buffer` with the block in which the first two bits of each line come
+    /// back inverted and all other bits are zero. Returns the start of the block.
     pub(super) fn answer_bus_test(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         let lines = usize::from(self.interface.bus.width);
         buffer.fill(0);

@@ -102,8 +102,8 @@ impl EmmcCard {
         reply
     }
 
-    /// Erases the sectors of a byte range, or discards them. What a discarded sector reads as
-    /// depends on the quirk `discarded`.
+    /// Erases the sectors from byte address `from` up to `to`, or discards them if `discard`. What
+    /// a discarded sector reads as depends on the quirk `discarded`.
     fn wipe(&mut self, from: u64, to: u64, discard: bool, now_ns: u64) -> std::io::Result<()> {
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };

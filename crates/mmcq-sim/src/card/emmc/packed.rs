@@ -155,7 +155,7 @@ impl EmmcCard {
     }
 
     /// Executes the CMD25 of a packed command: the card receives the header, and the data of packed
-    /// writes.
+    /// writes. `count`: what CMD23 announced; `None`: no CMD23 came before.
     pub(super) fn packed_write(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let blocks = count.map_or(0, |count| count.blocks);
         if let Err(errors) = self.address(arg) {
@@ -188,6 +188,7 @@ impl EmmcCard {
     }
 
     /// Takes a received block of a packed command: the header or data. `good`: its CRC is right.
+    /// Returns the card's CRC status and the end of its busy.
     pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
         if self.pack.deaf {
             return WriteBlock { status: None, busy_until_ns: now_ns };
@@ -317,7 +318,8 @@ impl EmmcCard {
         Ok(write)
     }
 
-    /// Ends the data of an entry, and begins to program them.
+    /// Ends the data of an entry, and begins to program them. Returns the time in ns at which the
+    /// busy of the entry ends.
     fn entry_ends(&mut self, mut write: Write, now_ns: u64) -> u64 {
         let medium = self.stores.active(self.partition);
         let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);

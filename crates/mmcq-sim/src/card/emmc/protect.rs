@@ -41,7 +41,7 @@ impl Protection {
         !self.temporary.is_empty()
     }
 
-    /// Returns whether any byte of the range is write protected.
+    /// Returns whether any of the `bytes` bytes from byte address `at` on is write protected.
     #[inline]
     pub(super) fn covers(&self, at: u64, bytes: u64) -> bool {
         if self.temporary.is_empty() && self.until_power_off.is_empty() {

@@ -94,8 +94,8 @@ impl Runs {
         self.end = None;
     }
 
-    /// Records a write command. Returns how long in ns the card stays busy after all data are in
-    /// the flash.
+    /// Records a write command of `bytes` bytes at byte address `at`. Returns how long in ns the
+    /// card stays busy after all data are in the flash.
     fn close(&mut self, close: &Close, at: u64, bytes: u64) -> u64 {
         let before = if self.end == Some(at) { self.bytes } else { 0 };
         self.end = at.checked_add(bytes);

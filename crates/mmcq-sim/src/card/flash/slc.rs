@@ -69,7 +69,7 @@ impl Filled {
         u64::try_from(beyond / SCALE).unwrap_or(u64::MAX)
     }
 
-    /// Records that the card was idle for this time, in which it frees the SLC cache.
+    /// Records that the card was idle for `ns` nanoseconds, in which it frees the SLC cache.
     pub(super) fn idle(&mut self, slc: &Slc, ns: u64) {
         self.level = self.level.saturating_sub(u128::from(ns) * u128::from(slc.free_bytes_per_s));
     }
@@ -92,8 +92,9 @@ mod tests {
         Flash::new(Timing { spread: Some(spread), ..timing })
     }
 
-    /// Writes this many units of 4096 bytes, each as soon as the unit before is in the write cache.
-    /// Returns the time in ns at which the last unit is in the write cache.
+    /// Writes `units` units of 4096 bytes, the first at `from_ns`, and each further one as soon as
+    /// the unit before is in the write cache. Returns the time in ns at which the last unit is in
+    /// the write cache.
     fn written(flash: &mut Flash, from_ns: u64, units: u64) -> u64 {
         (0..units).fold(from_ns, |now_ns, unit| flash.write(now_ns, unit * 4096, 4096, 1, true))
     }

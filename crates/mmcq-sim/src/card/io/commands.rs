@@ -206,7 +206,8 @@ impl IoCard {
         }
     }
 
-    /// Executes CMD53, which starts a data transfer of a function [SDIO 5.3].
+    /// Executes CMD53, which starts a data transfer of a function. `arg` has function, direction,
+    /// mode, address and count [SDIO 5.3].
     fn extended(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (write, number) = (arg >> 31 != 0, (arg >> 28 & 7) as usize);
         let (blocks, increment) = (arg >> 27 & 1 != 0, arg >> 26 & 1 != 0);

@@ -114,8 +114,9 @@ fn tuple(to: &mut Vec<u8>, code: u8, body: &[u8]) {
     to.extend_from_slice(body);
 }
 
-/// Returns the tuple chain of the card: manufacturer, kind of function (SDIO), and the extension
-/// tuple of function 0.
+/// Returns the tuple chain of the card: manufacturer and product (`manufacturer`, `device`), kind
+/// of function (SDIO), and the extension tuple of function 0. That tuple has the largest block size
+/// in bytes (`max_block`) and the code of the bus speed (`tran_speed`).
 pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_speed: u8) -> Vec<u8> {
     let mut chain = Vec::new();
     let ([m0, m1], [d0, d1], [b0, b1]) =

@@ -31,7 +31,8 @@ pub trait Function {
         0
     }
 
-    /// Handles the end of a CMD53: all data were transferred, or the host aborted it.
+    /// Handles the end of a CMD53, which was a write if `write`: all data were transferred, or the
+    /// host aborted it.
     fn ended(&mut self, write: bool, now_ns: u64) {
         let _ = (write, now_ns);
     }

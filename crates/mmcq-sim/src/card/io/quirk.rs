@@ -71,8 +71,8 @@ impl IoCard {
         if self.config.quirks.always_1v8 { Voltage::Switched(0) } else { Voltage::High }
     }
 
-    /// Applies quirks before CMD52 reads a byte of function 0. Returns the error flags of R5 if the
-    /// read fails.
+    /// Applies quirks before CMD52 reads the byte of function 0 at `address`. Returns the error
+    /// flags of R5 if the read fails.
     pub(super) fn before_reading_zero(&mut self, address: u32, now_ns: u64) -> Option<u8> {
         let quirks = &self.config.quirks;
         match address {

@@ -71,7 +71,7 @@ fn with_byte(old: u16, place: u32, value: u8) -> u16 {
 }
 
 impl IoCard {
-    /// Returns a byte of function 0 as the host reads it.
+    /// Returns the byte of function 0 at `address`, as the host reads it.
     pub(super) fn read_zero(&self, address: u32, now_ns: u64) -> u8 {
         match address {
             0..=0xff => self.read_cccr(address, now_ns),

@@ -55,7 +55,8 @@ impl Short {
     }
 }
 
-/// Writes a part of a sequence of words, from byte `offset` of the sequence on.
+/// Writes a part of a sequence of words, from byte `offset` of the sequence on. `word` returns the
+/// word with a given number.
 #[inline]
 fn words(word: impl Fn(usize) -> u64, offset: usize, part: &mut [u8]) {
     let first = offset / WORD;

@@ -169,8 +169,8 @@ impl SdCard {
         matches!(&self.transfer, Transfer::Read(read) if read.at + u64::from(read.block) > self.medium.bytes())
     }
 
-    /// Executes a command frame that ended while the card was selected. Returns `None` if the card
-    /// does not respond.
+    /// Executes a command frame (`index`, `arg`) that ended while the card was selected. `crc_ok`:
+    /// its CRC7 is right. Returns `None` if the card does not respond.
     pub(crate) fn spi_frame(&mut self, index: u8, arg: u32, crc_ok: bool, now_ns: u64) -> Option<SpiReply> {
         self.settle(now_ns);
         let mode = self.mode();

@@ -524,7 +524,7 @@ impl Engine {
         self.raise(int::TCC);
     }
 
-    /// Writes the interrupt coalescing register CQIC.
+    /// Writes `value` to the interrupt coalescing register CQIC.
     pub fn set_coalescing(&mut self, value: u32) {
         let mut kept = self.r.ic;
         // The driver can change threshold and timeout only while no task is in the queue.

@@ -321,7 +321,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Starts the data of a task after the response to CMD46 or CMD47.
+    /// Starts the data of the task in slot `slot` after the response to CMD46 or CMD47.
     fn start_task(&mut self, slot: u8, flow: Flow, beat: Beat, now: u64) {
         let (_, at) = self.task_address(slot);
         let Some(cqe) = &self.cqe else { return };

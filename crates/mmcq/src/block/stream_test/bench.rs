@@ -62,7 +62,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         self.buf
     }
 
-    /// Executes all cases that fit the test's blocks and the buffer.
+    /// Executes all cases that fit the test's blocks and the buffer, and calls `report` with the
+    /// result of each.
     pub(super) async fn run_cases(
         &mut self,
         report: &mut impl FnMut(&StreamResult),
@@ -91,7 +92,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(verdict)
     }
 
-    /// Executes a case: with closed transfers, then with open ones.
+    /// Executes a case: first, each transfer is ended at once; then transfers stay open. Returns
+    /// the results of both.
     async fn run_case(&mut self, case: StreamCase) -> Result<StreamResult, Error> {
         let write = case.direction == Direction::Write;
         let closed = self.run(&case).await.map_err(|(_, error)| error)?;
@@ -145,7 +147,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         })
     }
 
-    /// Executes the requests of a case, and a flush after writes.
+    /// Executes the requests of a case, and a flush after writes. Returns their times, the checksum
+    /// of the data that were read, and the first wrong block.
     async fn run(&mut self, case: &StreamCase) -> Result<Run, Broken> {
         let mut run = Run { sum: SEED, ..Run::default() };
         let write = case.direction == Direction::Write;

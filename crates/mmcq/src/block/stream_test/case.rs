@@ -33,7 +33,7 @@ pub(super) const BETWEEN: u32 = 5;
 pub(super) const GUARD: u32 = 8;
 const MS: u64 = 1_000_000;
 
-/// Returns a run of requests of equal size without pauses.
+/// Returns a run of `requests` reads of `blocks` blocks each, without pauses.
 const fn run(requests: u32, blocks: u32) -> StreamCase {
     StreamCase {
         direction: Direction::Read,

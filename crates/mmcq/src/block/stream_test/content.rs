@@ -34,8 +34,9 @@ const fn word(lba: u64, version: u32, at: usize) -> u64 {
     }
 }
 
-/// Fills the memory of a request with the data that write number `version` of the test writes from
-/// the block `lba` on. The request's memory begins `shift` blocks after the begin of the buffer.
+/// Fills the memory of a request of `blocks` blocks with the data that write number `version` of
+/// the test writes from the block `lba` on. The request's memory begins `shift` blocks after the
+/// begin of the buffer.
 pub(super) fn fill(buf: &mut [u8], lba: u64, shift: u32, blocks: u32, version: u32) {
     let memory = buf.chunks_exact_mut(BLOCK_BYTES as usize).skip(shift as usize);
     for (block, lba) in memory.take(blocks as usize).zip(lba..) {

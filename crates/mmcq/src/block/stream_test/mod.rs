@@ -44,14 +44,14 @@ impl StreamTest {
     /// Number of blocks that all cases need: more than a block count register can hold.
     pub const BLOCKS: u32 = 67_000;
 
-    /// Makes a test of reads, which writes nothing. Cases that need more than these blocks are left
-    /// out.
+    /// Makes a test of reads of the `blocks` blocks from `lba` on, which writes nothing. Cases that
+    /// need more blocks are left out.
     pub const fn reads(lba: u64, blocks: u32) -> Self {
         StreamTest { direction: Direction::Read, lba, blocks }
     }
 
-    /// Makes a test of writes. *The content of these blocks is lost.* Cases that need more blocks
-    /// are left out.
+    /// Makes a test of writes to the `blocks` blocks from `lba` on. *The content of these blocks is
+    /// lost.* Cases that need more blocks are left out.
     pub const fn writes(lba: u64, blocks: u32) -> Self {
         StreamTest { direction: Direction::Write, lba, blocks }
     }

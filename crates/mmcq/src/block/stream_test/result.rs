@@ -24,8 +24,8 @@ pub enum StreamOutcome {
     /// The data are right. No request has continued an open transfer: the driver closes each
     /// transfer for such memory or such requests.
     NotKept,
-    /// The data of both runs are the same. But the card has the same data in too many blocks, so an
-    /// error could not be seen.
+    /// The data of both runs are the same. But the card has the same data in too many blocks, so
+    /// the test could not have found an error.
     Unproven,
     /// The engine has repeated requests: the controller could not begin or continue an open
     /// transfer.

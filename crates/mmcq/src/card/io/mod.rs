@@ -351,7 +351,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.parsed(Cccr::parse(&bytes))
     }
 
-    /// Reads the tuples of a function; 0 reads the common tuples.
+    /// Reads the tuples of a function (0: the common tuples), from the address `pointer` on.
     async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
         let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
@@ -399,7 +399,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
 
     /// Sets four data lines if card and host support them. Then switches off the pull-up on DAT3,
     /// which only serves to detect a card. `memory`: the memory part of a combo card, which must
-    /// support four lines too.
+    /// support four lines too. Returns the width that is set.
     async fn set_width(
         &mut self,
         bounds: &Bounds,
@@ -432,7 +432,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(Width::W4)
     }
 
-    /// Switches to a faster timing: card, host, clock, tuning. Returns the clock in hertz.
+    /// Switches to the faster timing `timing`: card, host, clock, tuning. `combo`: the card has a
+    /// memory part too. Returns the clock in hertz.
     async fn switch(
         &mut self,
         bounds: &Bounds,

@@ -15,7 +15,7 @@ pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Time that the engine waits beyond the card's limit; only needed if the controller's own timer
 /// has failed.
 pub(super) const SLACK_NS: u64 = 50_000_000;
-/// Time until the engine tries a start again that was refused because the lines were in use.
+/// Time in ns until the engine tries a start again that was refused because the lines were in use.
 pub(super) const START_RETRY_NS: u64 = 10_000;
 /// Longest time for which the engine repeats a start that was refused because the lines were in
 /// use. No card is busy for longer after a write [SD 4.6.2.2], so lines that are still in use will
@@ -177,8 +177,8 @@ impl<H> Bus<H> {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which the engine
-    /// learned of the end.
+    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which its end was
+    /// reported to the engine.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
@@ -197,7 +197,8 @@ impl<H> Bus<H> {
 
 impl<H: Host> Bus<H> {
     /// Starts the prepared command (phase) on the controller. Its data use the memory of
-    /// `segments`, and the controller's own timer is set to `timeout_ns`.
+    /// `segments`, and the controller's own timer is set to `timeout_ns`. Returns whether the
+    /// controller has accepted it.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start(&self.phase, segments, timeout_ns);

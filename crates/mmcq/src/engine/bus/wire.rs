@@ -73,7 +73,7 @@ impl Wire {
         2 * u64::from(blocks) * self.block_ns
     }
 
-    /// Returns the shortest time of this many blocks on the wire.
+    /// Returns the shortest time in ns of `blocks` blocks on the wire.
     pub fn bits_ns(&self, blocks: u32) -> u64 {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }
@@ -116,7 +116,7 @@ impl Wire {
     }
 
     /// Clears the note that the sampling point may be wrong: a tuning has run or was attempted, or
-    /// the platform has learned of the request for a tuning. Returns true if there was such a note.
+    /// the request for a tuning was passed to the platform. Returns true if there was such a note.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

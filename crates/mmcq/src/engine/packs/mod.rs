@@ -53,7 +53,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Writes the entries into the header, in the card's format.
+    /// Writes the list of the collected transfers into `page`, as the header of a packed command in
+    /// the card's format. `write`: the packed command writes, otherwise it reads.
     pub fn write_header(&self, page: &mut DmaBuf, plan: &Plan, write: bool) {
         let Some(packs) = self.packs() else { return };
         page.fill(0);
@@ -98,8 +99,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns two values: whether the request may go in a packed command (alone or merged with
-    /// others), and whether it is a reliable write there.
+    /// Returns two values for the request of slot `index`: whether it may go in a packed command of
+    /// `direction` (alone or merged with others), and whether it is a reliable write there.
     pub fn is_packable(
         &self,
         card: &Card,

@@ -69,8 +69,8 @@ impl Failed {
         self.status |= status;
     }
 
-    /// Returns whether the card has accepted the command, and only the end of its busy was not
-    /// seen. If the controller stayed silent, the card itself must have reported that it programs.
+    /// Returns whether the card has accepted the command, and only the end of its busy is missing.
+    /// If the controller stayed silent, the card itself must have reported that it programs.
     pub fn is_in_busy(&self) -> bool {
         match self.error() {
             Some(Error::Host(fault)) => fault.stage == Stage::Busy && fault.cause == Cause::Timeout,

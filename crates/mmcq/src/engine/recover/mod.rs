@@ -48,7 +48,8 @@ pub(super) use help::Helping;
 pub use help::ServiceRequest;
 use questions::state_pause_ns;
 
-/// Longest recovery from a failure (an incident), beyond the card's own times of reads and writes.
+/// Longest recovery in ns from a failure (an incident), beyond the card's own times of reads and
+/// writes.
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Time limit in ns of a CMD12 that recovery sends. A busy after the CMD12 is polled by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;

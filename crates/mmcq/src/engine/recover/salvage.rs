@@ -59,7 +59,7 @@ impl Incident {
         }
     }
 
-    /// Takes a write out of the queue, and marks it to be written once more:
+    /// Takes the write of slot `index` out of the queue, and marks it to be written once more:
     /// [`write_again`](Self::write_again) queues all its blocks.
     fn redo_waiting<const N: usize, P: Profile>(
         &mut self,

@@ -102,8 +102,8 @@ impl<const N: usize> Slots<N> {
         self.unreported != 0
     }
 
-    /// Takes the slots that have a completion and were not reported yet: each is reported only one
-    /// time.
+    /// Returns the slots that have a completion and were not reported yet. Each is returned only
+    /// one time.
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)

@@ -37,9 +37,9 @@ impl Flushers {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Queues a written request that needs a flush. It goes to the front; with `joins` it goes
-    /// behind the durable writes there, which are written first and share the flush. Each client
-    /// waits for its write, so at most N - 1 writes go before.
+    /// Queues the request of slot `index`, a written one that needs a flush. It goes to the front;
+    /// with `joins` it goes behind the durable writes there, which are written first and share the
+    /// flush. Each client waits for its write, so at most N - 1 writes go before.
     #[cold]
     #[inline(never)]
     pub fn requeue_for_flush(&mut self, index: u8, joins: bool) {

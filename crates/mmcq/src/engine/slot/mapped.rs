@@ -25,8 +25,8 @@ impl<const N: usize> Slots<N> {
         self.mapped = self.mapped.wrapping_add(1);
     }
 
-    /// Notes that the request's memory is about to be unmapped, or is lost. Returns false if it was
-    /// not mapped.
+    /// Notes that the memory of the request in slot `index` is about to be unmapped, or is lost.
+    /// Returns false if it was not mapped.
     #[inline(always)]
     pub fn take_mapped(&mut self, index: u8) -> bool {
         let slot = self.at_mut(index);

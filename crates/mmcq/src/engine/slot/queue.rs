@@ -35,8 +35,8 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds an urgent request, which is a part of the recovery, to the requests that wait outside
-    /// of the queue.
+    /// Adds the request of slot `index`, an urgent one that is a part of recovery, to the requests
+    /// that wait outside of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
@@ -55,14 +55,14 @@ impl<const N: usize> Slots<N> {
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// Puts a new request at the end of the queue.
+    /// Puts the request of slot `index`, which is new, at the end of the queue.
     pub fn push_back(&mut self, index: u8) {
         let age = self.push_last(index);
         self.enter(index, age);
     }
 
-    /// Appends a request to the list of the queue. Returns its age: a number that increases with
-    /// each new request.
+    /// Appends the request of slot `index` to the list of the queue. Returns its age: a number that
+    /// increases with each new request.
     #[inline(always)]
     pub(super) fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);
@@ -113,8 +113,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Puts a request that was queued before at the front again. Its age still counts from its
-    /// submission.
+    /// Puts the request of slot `index`, which was queued before, at the front of the queue. Its
+    /// age still counts from its submission.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);

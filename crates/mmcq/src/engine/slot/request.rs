@@ -229,7 +229,7 @@ impl Slot {
         self.result = self.result.and(Ok(output));
     }
 
-    /// Notes that one transfer or task has moved all blocks of the request.
+    /// Notes that one transfer or task has moved all `blocks` blocks of the request.
     #[inline(always)]
     pub fn moved_all(&mut self, blocks: u32) {
         self.moved_blocks = blocks;

@@ -52,7 +52,8 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts a request, and sends it to the command queue engine if that has space. Called while
-    /// nothing prevents that.
+    /// nothing prevents that. Returns the request's slot; `None`: the request was not accepted and
+    /// must be submitted the general way.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         let (direction, lba, blocks) = request.kind.span()?;
@@ -89,9 +90,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Describes a task of one request and rings its doorbell; the request is not queued any more.
-    /// Returns false if the command queue engine cannot use the memory, or does not react to the
-    /// doorbell: then the general path continues.
+    /// Describes task `id` of one request (that of slot `index`) and rings its doorbell; the
+    /// request is not queued any more. Returns false if the command queue engine cannot use the
+    /// memory, or does not react to the doorbell: then the general path continues.
     #[inline(always)]
     fn ring_driven(
         &mut self,

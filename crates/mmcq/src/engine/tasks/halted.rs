@@ -28,8 +28,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Selects the task that has failed: the task that the controller names, or the oldest one.
-    /// Returns false if there is no task.
+    /// Selects the task that has failed: the task `named` by the controller, or the oldest one if
+    /// the controller names none. Returns false if there is no task.
     #[cold]
     pub fn choose_suspect<H, const N: usize>(
         &mut self,

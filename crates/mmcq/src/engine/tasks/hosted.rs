@@ -183,7 +183,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns whether this request is in a task that the queue engine has.
+    /// Returns whether the request of slot `index` is in a task that the queue engine has.
     #[inline(always)]
     pub fn engine_has(&self, index: u8) -> bool {
         self.engine_has_memory() && self.tasks().is_some_and(|tasks| tasks.has(index))
@@ -201,8 +201,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides what the command queue engine does next. Called while no command of the driver is in
-    /// progress.
+    /// Lets the command queue engine of the controller do its next step, and returns what the
+    /// engine's loop does next. Called while no command of the driver is in progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());

@@ -130,7 +130,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Makes the requests of a task and their memory the transfer in progress, and returns its
+    /// Makes the requests of task `id` and their memory the transfer in progress, and returns its
     /// phase: what the controller must execute.
     pub fn gather_task(&mut self, slots: &Slots<N>, tasks: Option<&Tasks>, id: u8) -> Phase {
         let Some(tasks) = tasks else { return NO_PHASE };
@@ -293,7 +293,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Does the next step with the card's queue while software drives it: announces a task,
     /// executes one, or asks which tasks are ready. If the controller's queue engine drives the
-    /// queue from now on, software only ends the tasks that it has announced.
+    /// queue from now on, software only ends the tasks that it has announced. Returns what the
+    /// engine's loop does next.
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
         if self.send_described(now_ns) {
@@ -375,9 +376,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Chooses the requests of the next task, of at most this many blocks and segments of memory
-    /// together. Puts them in the engine's batch and maps their memory for DMA, but does not remove
-    /// them from the queue yet.
+    /// Chooses the requests of the next task, of at most `blocks` blocks and `segments` segments of
+    /// memory together. Puts them in the engine's batch and maps their memory for DMA, but does not
+    /// remove them from the queue yet. Returns whether a task was chosen, or what the engine's loop
+    /// must do first.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {

@@ -110,8 +110,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles the status in the response of CMD44 or CMD45. If the card still programs, that
-    /// status completes no write.
+    /// Handles `status`, the R1 of CMD44 or CMD45. If the card still programs, that status
+    /// completes no write.
     fn settle_idle(&mut self, status: u32) {
         if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
             self.settle(status);
@@ -173,7 +173,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue.
+    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue. `after`: the
+    /// change that is complete when the busy ends.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }

@@ -95,7 +95,8 @@ setters!(MshcConfig {
 
 impl MshcConfig {
     /// Makes settings for four data lines and default speed. The FIFO has the size that `None` in
-    /// [`fifo_words`](Self::fifo_words) means.
+    /// [`fifo_words`](Self::fifo_words) means. `source_hz`: frequency in hertz of the clock that
+    /// the controller divides.
     pub const fn new(source_hz: u32) -> Self {
         MshcConfig {
             source_hz,

@@ -208,7 +208,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.write32(L::AT.command, COMMAND_START | command | hold);
     }
 
-    /// Writes the registers for a data transfer, except interrupt mask, argument and command.
+    /// Writes the registers for a transfer of `bytes` bytes to or from the segments, except
+    /// interrupt mask, argument and command.
     fn program_data(
         &mut self,
         data: &Data,

@@ -25,7 +25,7 @@ pub(super) struct Active {
 /// What the controller's data path does for the command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The phase (a command, perhaps with data and busy) has no data.
     Command,
     /// The data path receives data from the card.
     Read,

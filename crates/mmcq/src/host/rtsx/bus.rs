@@ -29,7 +29,8 @@ const LOOKS: u32 = 8;
 /// Largest number of register accesses of a script (the driver's steps of a bus operation) that one
 /// call executes.
 const ACTS_PER_CALL: usize = 16;
-/// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
+/// Largest number of steps (register accesses and pauses) in the script of an operation; the
+/// power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;
 
 /// A step of an operation's script: one register access or one pause.
@@ -73,8 +74,8 @@ impl Script {
         self.push(Act::Write(write_word(register, mask, value)));
     }
 
-    /// Adds a step that changes the bits under `mask` of a register that has no write mask: it
-    /// reads the register, and writes it with these bits changed.
+    /// Adds a step that sets the bits under `mask` of a register to those of `value`. The register
+    /// has no write mask, so the step reads it, and writes it with these bits changed.
     pub(super) fn merge(&mut self, register: u16, mask: u8, value: u8) {
         self.push(Act::Merge(write_word(register, mask, value)));
     }
@@ -255,7 +256,8 @@ struct Setting {
 
 impl Setting {
     /// Returns the settings of the fastest clock not above `hz`; `None` if the clock cannot be that
-    /// slow. The clock is PLL / (1, 2, 4, 8) / (2, or 1 in SDR50 and SDR104) / (1, 128, 256).
+    /// slow. The clock is PLL / (1, 2, 4, 8) / (2, or 1 if `mode` is [`CFG1_SD30`]) / (1, 128,
+    /// 256).
     fn of(hz: u32, mode: u8) -> Option<Setting> {
         let half = if mode == CFG1_SD30 { 1 } else { 2 };
         let mut best: Option<(u64, Setting)> = None;

@@ -97,8 +97,8 @@ impl Chip {
 }
 
 impl Script {
-    /// Adds the steps that change the bits under `mask` in a 16-bit register of the PCI Express
-    /// link.
+    /// Adds the steps that set the bits under `mask` of the 16-bit register `address` of the PCI
+    /// Express link to those of `value`.
     fn link(&mut self, address: u8, mask: u16, value: u16) {
         self.write(LINK_ADDRESS, 0xff, address);
         self.write(LINK_CTL, 0xff, LINK_START);

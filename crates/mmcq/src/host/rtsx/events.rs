@@ -197,9 +197,9 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// Returns the fault that the status registers show. `late` is the stage to report if the registers
-/// name no error. Errors of the command are decoded first: after them, errors of the data mean
-/// nothing.
+/// Returns the fault that the status registers `transfer`, `stat1` and `stat2` show. `late` is the
+/// stage to report if the registers name no error. Errors of the command are decoded first: after
+/// them, errors of the data mean nothing.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),

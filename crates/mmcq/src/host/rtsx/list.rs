@@ -174,8 +174,8 @@ impl List<'_> {
         }
     }
 
-    /// Adds the operations that set up DMA between the ring buffer and memory: to memory if
-    /// `from_card`, otherwise to the ring buffer.
+    /// Adds the operations that set up DMA of `bytes` bytes between the ring buffer and memory: to
+    /// memory if `from_card`, otherwise to the ring buffer.
     pub(super) fn dma(&mut self, bytes: u32, from_card: bool) {
         self.write(IRQ_STAT0, IRQ_DMA_DONE, IRQ_DMA_DONE);
         for (at, byte) in (DMA_COUNT..).zip(bytes.to_le_bytes()) {
@@ -186,7 +186,8 @@ impl List<'_> {
         self.write(DMA_CTL, mask, DMA_BURST_512 | direction | DMA_ENABLE);
     }
 
-    /// Adds the operations that start a transfer and wait for its end.
+    /// Adds the operations that start a transfer (`mode`: its kind, as a value of SD_TRANSFER) and
+    /// wait until SD_TRANSFER shows the bits `end`.
     pub(super) fn transfer(&mut self, mode: u8, end: u8) {
         self.set(SD_TRANSFER, TRANSFER_START | mode);
         self.check(SD_TRANSFER, end);

@@ -71,8 +71,8 @@ fn size(data: &Data) -> Option<(u32, u16)> {
     (bytes <= super::list::SEGMENT_BYTES).then_some((bytes, blocks))
 }
 
-/// Returns response length and checks as bits of SD_CFG2. The list waits for the end of busy only
-/// if no data follow.
+/// Returns response length and checks as bits of SD_CFG2. `data`: data follow the command. If none
+/// follow an R1b, the list waits for the end of busy.
 pub(super) fn response_type(resp: Resp, data: bool) -> u8 {
     match resp {
         Resp::None => CFG2_LENGTH_0 | CFG2_NO_CHECK_CRC7,
@@ -218,8 +218,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Starts the chip's list for the command in progress, and, if the command has data, the DMA of
-    /// their scatter/gather table.
+    /// Starts the chip's list for the command in progress, and, if the command has data
+    /// (`direction`: which way they go), the DMA of their scatter/gather table.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);

@@ -12,7 +12,8 @@ pub(super) struct Port<R> {
     pub(super) regs: R,
 }
 
-/// Returns the HAIMR word that starts a write.
+/// Returns the HAIMR word that starts a write: it sets the bits under `mask` of the chip's register
+/// `register` to those of `value`.
 pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
     HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
 }

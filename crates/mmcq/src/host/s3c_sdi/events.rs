@@ -219,7 +219,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Ended(Err(Fault { cause, stage, response: None }))
     }
 
-    /// Clears the status bits that were read, except the card interrupt.
+    /// Clears the status bits that were read (`command` from [`CMDSTAT`], `data` from [`DSTA`]),
+    /// except the card interrupt.
     fn forget(&self, command: u32, data: u32) {
         if command & CMDSTAT_LATCHED != 0 {
             self.regs.write32(CMDSTAT, command & CMDSTAT_LATCHED);

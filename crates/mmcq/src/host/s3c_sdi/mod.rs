@@ -174,7 +174,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Sets which interrupts are enabled in addition to the card interrupt.
+    /// Enables the interrupts `events` (bits of [`IMSK`]), in addition to the card interrupt.
     fn enable(&mut self, events: u32) {
         self.events = events;
         let imsk = events | if self.card_irq { INT_SDIO } else { 0 };

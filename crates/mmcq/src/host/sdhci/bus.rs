@@ -318,7 +318,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.supply(0);
     }
 
-    /// Writes Power Control, and puts the bus into its initial state.
+    /// Writes `power` to Power Control, and puts the bus into its initial state.
     #[inline(never)]
     fn supply(&mut self, power: u8) {
         self.forget();

@@ -79,9 +79,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Saves the response of the data command in progress and acknowledges its Command Complete.
-    /// Called before the first other command is sent during the data, which would overwrite that
-    /// response.
+    /// Saves the response of the data command in progress (`active`), and acknowledges its Command
+    /// Complete if `status` (the interrupt status) has it. Called before the first other command is
+    /// sent during the data, which would overwrite that response.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);

@@ -64,8 +64,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Acknowledges the events that are not simply the expected end of the command in progress, and
-    /// returns them.
+    /// Acknowledges the events in the interrupt status `status` that are not simply the expected
+    /// end of the command in progress, and returns them.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -147,7 +147,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Continues the phase (a command with its data and busy) in progress; returns its result if it
-    /// has ended.
+    /// has ended. `status` is the interrupt status, `auto_status` that of the automatic command.
     fn advance(
         &mut self,
         active: &mut Active,
@@ -312,7 +312,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }
 
-    /// Transfers one block that lies in several segments.
+    /// Transfers one block that lies in several segments, between them and the buffer port: to the
+    /// segments if `read`, otherwise from them.
     fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
         let bytes = self.transfer.block_bytes;
         let cursor = &mut self.transfer.cursor;
@@ -345,7 +346,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes one block from contiguous memory at `place` to the buffer port.
+    /// Writes one block of `bytes` bytes from contiguous memory at `place` to the buffer port.
     fn write_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();

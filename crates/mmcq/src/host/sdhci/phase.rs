@@ -210,7 +210,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Sends the command of a phase: writes Argument, Transfer Mode and Command as the last step of
-    /// its start. `ends` is the interrupt status at its end, `kind` the response type. CMD and DAT
+    /// its start. `index`, `arg` and `kind` are the command's index, argument and response type,
+    /// `mode` is the value of Transfer Mode. `ends` is the interrupt status at its end. CMD and DAT
     /// are idle, since no other command or data transfer is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
@@ -375,8 +376,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes the address of SDMA. The write of its last byte also lets a stopped transfer
-    /// continue.
+    /// Writes `bus`, the bus address at which SDMA continues. The write of the address's last byte
+    /// also lets a stopped transfer continue.
     pub(super) fn set_sdma(&self, bus: u64) {
         if !self.model.v4 {
             return self.port.write32(SDMA_ADDRESS, bus as u32);

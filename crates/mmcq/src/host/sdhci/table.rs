@@ -136,8 +136,9 @@ pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     }
 }
 
-/// Writes one descriptor, as `put` does, but inline: fewer instructions are executed, and the code
-/// is larger.
+/// Writes one descriptor of `words` words into `slot`: the first word `head`, and the bus address
+/// `bus`. Does the same as `put`, but inline: fewer instructions are executed, and the code is
+/// larger.
 #[inline(always)]
 fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
     let [first, second, third, fourth] = slot;

@@ -220,7 +220,8 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Writes Transfer Mode to Mixer Control (MIX_CTRL), and then the command.
+    /// Writes Transfer Mode (the lower half of `word`) to Mixer Control (MIX_CTRL), and then the
+    /// command (the upper half).
     fn send(&self, word: u32) {
         let mix = self.mix.get();
         if word & DATA_PRESENT != 0 {

@@ -67,7 +67,7 @@ impl Card {
         Response::short(PRG)
     }
 
-    /// Returns the R1 with which an open transfer ends.
+    /// Returns the R1 that the engine gets for the CMD12 that ends an open transfer.
     pub fn stopped(&mut self) -> u32 {
         self.r1(RCV)
     }

@@ -80,7 +80,7 @@ impl<P: Port> Line<P> {
         }
     }
 
-    /// Sets the clock in hertz; `None` sets the last clock again.
+    /// Sets the clock to `hz` hertz; `None` sets the last clock again, 0 stops it.
     pub fn clock(&mut self, hz: Option<u32>) {
         self.clock_hz = hz.unwrap_or(self.clock_hz);
         let byte_ns = 8_000_000_000u64.checked_div(self.clock_hz.into()).unwrap_or(0);
@@ -108,8 +108,8 @@ impl<P: Port> Line<P> {
         self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
     }
 
-    /// Sends a command, and receives bytes for its response. The bytes that come in during the
-    /// command, and `skip` bytes after it, are marked as read.
+    /// Sends the command `index` with the argument `arg`, and receives bytes for its response. The
+    /// bytes that come in during the command, and `skip` bytes after it, are marked as read.
     pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
         let [a, b, c, d, e, f] = frame::of(index, arg);
         // The driver does not poll once more for a late response to CMD0, so receive enough bytes

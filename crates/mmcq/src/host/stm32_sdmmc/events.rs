@@ -44,7 +44,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 
     /// Reads the status and clears its flags. Reports and masks the card interrupt first, if the
-    /// engine has unmasked it.
+    /// engine has unmasked it. Returns the status that was read; all ones if the controller is
+    /// gone.
     fn look(&mut self, events: &mut Events) -> u32 {
         let status = self.regs.read32(STATUS);
         if status == u32::MAX {
@@ -127,8 +128,9 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Ends a bad tuning block. If the data path is still active, a CMD12 resets it before the next
-    /// block. Returns the result of the tuning command; `None` while the reset is in progress.
+    /// Ends a bad tuning block. If `status` shows that the data path is still active, a CMD12
+    /// resets it before the next block. Returns the result of the tuning command; `None` while the
+    /// reset is in progress.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);

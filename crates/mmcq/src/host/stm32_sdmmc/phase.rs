@@ -35,7 +35,7 @@ pub(super) struct Active {
 /// How the data of the command in progress are transferred, or what else the command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The phase (a command, perhaps with data and busy) has no data.
     Command,
     /// The command is CMD11, after which the controller stops the clock.
     Switch,

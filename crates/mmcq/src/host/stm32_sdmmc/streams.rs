@@ -97,8 +97,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> OpenStm32Sdmmc<R, D, S
         Ok(())
     }
 
-    /// Forgets the open transfer (a write whose end the card has not seen), because the lines or
-    /// the whole controller are reset.
+    /// Forgets the open transfer (a write that was not ended on the card), because the lines or the
+    /// whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.plain) = (None, Plain::Other);
     }

@@ -53,8 +53,9 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// Charges one queue of the client (`sync`: the synchronous one) for `blocks` blocks that were
-    /// sent: its start tag grows by the blocks divided by the weight.
+    /// Charges one queue of the client (the synchronous one if `sync`, otherwise the asynchronous
+    /// one) for `blocks` blocks that were sent: its start tag grows by the blocks divided by the
+    /// client's `weight`.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);
@@ -114,7 +115,7 @@ impl Client {
     }
 
     /// Returns the mean time in ns from the completion of a request until the client sends its next
-    /// one; `None`: not learned yet.
+    /// one; `None`: no such time was measured yet.
     pub(super) fn think_ns(&self) -> Option<u64> {
         (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
     }

@@ -34,8 +34,8 @@ impl Gain {
         self.sent_ns = (reads && alone).then_some(now_ns);
     }
 
-    /// Notes that a request is complete; learns its time if it was a read and the only request on
-    /// the card.
+    /// Notes that a request of `blocks` blocks is complete. If it was a read and the only request
+    /// on the card, its time is included in the mean time of reads of this length.
     pub(super) fn done(&mut self, blocks: u32, now_ns: u64) {
         let Some(sent_ns) = self.sent_ns.take() else { return };
         if blocks != self.blocks {

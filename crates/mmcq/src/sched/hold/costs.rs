@@ -1,7 +1,7 @@
-//! Learns two costs for each direction: the fixed time of a transfer (without the time of its
+//! Measures two costs for each direction: the fixed time of a transfer (without the time of its
 //! blocks), and the time of a block.
 
-/// Fixed-point units in one block, for means in integers.
+/// Number of fixed-point units by which one block is counted, so that the means are integers.
 const UNITS: i64 = 256;
 /// Once this many transfers were seen, a new one counts in the means with the weight 1 / `MEMORY`;
 /// before, all transfers count alike.

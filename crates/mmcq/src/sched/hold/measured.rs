@@ -7,7 +7,7 @@
 
 /// Number of transfers in one measurement of the time: the mean over these transfers is compared.
 const WINDOW: u8 = 8;
-/// Fixed-point units in one nanosecond.
+/// Number of fixed-point units by which one nanosecond is counted, so that the times are integers.
 const UNITS: u64 = 16;
 /// Number of decisions between two trials at the beginning; later it grows ([`SURE_MAX`]). Each
 /// decision is whether to delay a start. In a trial the next few decisions are the opposite of the

@@ -106,7 +106,8 @@ pub(crate) struct Held {
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
-    /// First block of the first of the requests counted in `joined`.
+    /// First block of the first request that has joined the delayed transfer (`joined` counts these
+    /// requests).
     joined_lba: u64,
     pub pending: Pending,
 }
@@ -218,9 +219,10 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
-    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
-    /// because none is missing or the time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. `slot`: the bit of its
+    /// slot; `end`: the block after its last one; `blocks`: its length; `client`: who submitted it.
+    /// Returns until when the engine waits for the requests that are still missing. `None`: the
+    /// transfer must start now, because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -316,9 +318,9 @@ impl Hold {
     }
 
     /// Returns whether a transfer may leave out the last requests of a stream's batch, which the
-    /// next transfer then takes. `end`: the block after the batch. The batch must have all requests
-    /// that the stream's clients keep in flight. The engine must not have done this in the last
-    /// [`CUT_EVERY`] transfers.
+    /// next transfer then takes. `end`: the block after the batch; `requests`: their number in the
+    /// batch. The batch must have all requests that the stream's clients keep in flight. The engine
+    /// must not have done this in the last [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -328,8 +330,8 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// Counts blocks that go before the oldest request; `age` is that request's age. Returns false
-    /// and counts nothing if, together with earlier ones, they would reach `most`.
+    /// Counts `blocks` blocks that go before the oldest request; `age` is that request's age.
+    /// Returns false and counts nothing if, together with earlier ones, they would reach `most`.
     pub(crate) fn try_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
@@ -357,8 +359,9 @@ impl Hold {
         self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// Learns from a transfer that has ended: how long it took. Its reads are complete now; its
-    /// writes may become complete later.
+    /// Notes that the transfer of `run` has ended at `now_ns`, and includes its duration in the
+    /// measured times of such transfers. Its reads are complete now; its writes may become complete
+    /// later.
     pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);

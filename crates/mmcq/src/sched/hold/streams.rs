@@ -21,7 +21,7 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// The first block of the run.
+    /// The first block of these contiguous requests.
     pub lba: u64,
     /// The block after the last block of these contiguous requests.
     pub end: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub client: u8,
     /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// Time in ns at which the last request of the run came.
+    /// Time in ns at which the last of these contiguous requests came.
     pub last_ns: u64,
     /// Longest time in ns between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
@@ -59,8 +59,9 @@ pub(super) struct Stream {
     client: u8,
     /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
-    /// used. Requests that waited in the engine and were not reported here yet are not counted.
+    /// Number of requests in flight at the last completion, used once to compute `depth`; 0:
+    /// already used. Requests that waited in the engine and were not reported here yet are not
+    /// counted.
     seen: u8,
     /// Largest number of requests in flight at the last `times` completions. All of them had fewer
     /// requests than `depth` in flight.
@@ -71,8 +72,8 @@ pub(super) struct Stream {
     /// The `depth` (number of requests) that the stream had when the engine gave up its wait for
     /// missing requests; 0: no requests are missing.
     missed: u8,
-    /// Whether the stream's other requests are complete, which the engine has sent without the
-    /// missing ones after it gave up its wait for these.
+    /// Whether the requests are complete that the engine has sent alone, after it gave up its wait
+    /// for missing requests of the stream.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
@@ -84,8 +85,8 @@ pub(super) struct Stream {
     /// After a group of requests was completed, their clients send the next requests one after the
     /// other: this is the usual longest time in ns between two of these; 0: not known.
     gap_ns: u32,
-    /// Part of that time in ns that grows with the completed group: for each request of the group,
-    /// how much later the clients' first new request comes.
+    /// Time in ns by which the first new request comes later for each request of the completed
+    /// group; it is added to `first_ns`.
     each_ns: u32,
     /// Mean time in ns from the completion of a group of requests until a client submits the first
     /// of the next ones. Includes unusually long times.
@@ -103,7 +104,7 @@ pub(super) struct Stream {
     arrived_ns: u64,
     /// The requests that were completed last, at the same time.
     done: Group,
-    /// The requests that were completed before those of `done`.
+    /// The group of requests that was completed before the last one (`done`).
     before: Group,
 }
 
@@ -268,10 +269,11 @@ impl Stream {
         }
     }
 
-    /// Returns the group of completed requests that the client has replaced by the new requests
-    /// which came at `came_ns`. `earlier`: how many of them came before the last completion.
-    /// Requests that come too soon after the last completion replace those of the group before it,
-    /// if some requests of that group have not been replaced yet.
+    /// Returns the completed group whose requests are replaced by new ones, which came at
+    /// `came_ns`: the group that was completed last, or the one before it. It is the one before if
+    /// `earlier` of the new requests came before the last completion. It is also the one before if
+    /// the new requests came too soon after the last completion, and some requests of the group
+    /// before have not been replaced yet.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
@@ -335,7 +337,9 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// Notes how many requests of the sequential client were under way at the same time.
+    /// Notes that `seen` requests of the sequential client were under way at the same time. The
+    /// depth that the engine expects rises at once, and falls only after [`FEWER`] smaller values
+    /// in a row.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;

@@ -75,7 +75,7 @@ pub(crate) struct Entry {
     pub blocks: u32,
     /// Number of requests that were merged into this entry of the packed command.
     pub members: u8,
-    /// Whether the entry is a reliable write.
+    /// Whether the entry (one transfer of the packed command) is a reliable write.
     pub reliable: bool,
 }
 
@@ -104,8 +104,8 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// State of packed commands: the one that is collected or executed now, and what is learned and
-/// counted over all of them.
+/// State of packed commands: the one that is collected or executed now, and the times and counters
+/// of all packed commands.
 #[derive(Debug)]
 pub struct Packs {
     /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
@@ -166,8 +166,8 @@ impl Packs {
         }
     }
 
-    /// Stores whether the present initialisation has set the card to report failed packed commands.
-    /// [`begin_anew`](Self::begin_anew) uses this at the initialisation's end.
+    /// Stores `told`: whether the present initialisation has set the card to report failed packed
+    /// commands. [`begin_anew`](Self::begin_anew) uses this at the initialisation's end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }

@@ -35,8 +35,8 @@ impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
     /// Decides whether the next transfer is sent as a packed command (true) or alone (false), while
-    /// other requests wait. `ended_ns`: end of the transfer before, from which the time of that way
-    /// is learned.
+    /// other requests wait. `ended_ns`: time at which the transfer before ended, which gives the
+    /// measured time of the way in which it was sent.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));
@@ -68,7 +68,7 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Forgets the start of the last transfer, so that no time is learned from it. Called when
+    /// Forgets the start of the last transfer, so that no time is measured from it. Called when
     /// something other than a transfer begins.
     pub(super) fn reset_timing(&mut self) {
         self.began = None;

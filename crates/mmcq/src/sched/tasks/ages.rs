@@ -42,7 +42,7 @@ impl Ages {
         self.link(id).younger
     }
 
-    /// Adds a task, the youngest.
+    /// Adds the task with the number `id` to the list, as its youngest.
     #[inline(always)]
     pub fn push(&mut self, id: u8) {
         if self.oldest == NONE {

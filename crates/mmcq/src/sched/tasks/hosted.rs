@@ -191,9 +191,9 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Stores a fault that the command queue engine reports while it halts, if it was halted
-    /// because it had reported no end of a task in time. The fault explains that silence, so it
-    /// replaces it as the reason.
+    /// Stores a fault that the command queue engine reports while it halts, as the reason of the
+    /// halt. Does so only if the reason was [`Why::Silent`]: no task had ended in time, or the
+    /// memory of the tasks was needed.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));

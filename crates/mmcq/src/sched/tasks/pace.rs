@@ -36,7 +36,8 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
     }
 
-    /// Learns from a poll: of `announced` tasks, `new` ones have become ready since the last poll.
+    /// Notes the result of a poll: of `announced` tasks, `new` ones have become ready since the
+    /// last poll. Updates the usual time until a task becomes ready, and the time of the next poll.
     pub fn asked(&mut self, new: u32, announced: u32, now_ns: u64) {
         if new > 0 {
             let took_ns = now_ns.saturating_sub(self.heard_ns).min(MOST_NS) / u64::from(new);

@@ -116,7 +116,9 @@ pub const fn set_packed_count(blocks: u16) -> Command {
     Command::new(23, 1 << 30 | blocks as u32, Resp::R1)
 }
 
-/// Returns the argument bits of the flags that CMD23 and CMD44 share.
+/// Returns the argument bits of the flags that CMD23 and CMD44 share: reliable write (`reliable`,
+/// bit 31), data tag (`tag`, bit 29), context ID (`context`, bits 28:25, 0 for none), forced
+/// programming (`forced`, bit 24).
 const fn flags_arg(reliable: bool, tag: bool, context: u8, forced: bool) -> u32 {
     (reliable as u32) << 31 | (tag as u32) << 29 | ((context & 0xf) as u32) << 25 | (forced as u32) << 24
 }
@@ -264,12 +266,14 @@ pub const fn set_time() -> Command {
     Command::new(49, 0, Resp::R1)
 }
 
-/// CMD53 `PROTOCOL_RD`: the device sends data of a security protocol [eMMC 6.10.4].
+/// CMD53 `PROTOCOL_RD`: the device sends data of the security protocol with the number `protocol`.
+/// `specific` is a field whose meaning that protocol defines [eMMC 6.10.4].
 pub const fn protocol_rd(specific: u16, protocol: u8) -> Command {
     Command::new(53, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }
 
-/// CMD54 `PROTOCOL_WR`: the host sends data of a security protocol [eMMC 6.10.4].
+/// CMD54 `PROTOCOL_WR`: the host sends data of the security protocol with the number `protocol`.
+/// `specific` is a field whose meaning that protocol defines [eMMC 6.10.4].
 pub const fn protocol_wr(specific: u16, protocol: u8) -> Command {
     Command::new(54, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }

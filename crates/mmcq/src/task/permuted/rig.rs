@@ -310,7 +310,7 @@ impl<const N: usize> Rig<N> {
 
     /// Starts a thread that acts as the interrupt handler, on a machine whose interrupt line falls
     /// as soon as its cause is handled. After each interrupt the handler notifies the threads that
-    /// sleep.
+    /// sleep. The thread ends after `phases` commands.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
         // SAFETY: the driver stays in its place.
         self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);

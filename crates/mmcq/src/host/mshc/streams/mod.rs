@@ -234,8 +234,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     }
 
     /// Returns the result of a write that stays open when DAT0 is high; `None` while the card is
-    /// busy. Bit 13 of the raw status (the end of busy) serves only as an interrupt: DAT0 alone
-    /// decides.
+    /// busy. Sets `acknowledged` to true if the raw status had bits, which are cleared. Bit 13 of
+    /// the raw status (the end of busy) serves only as an interrupt: DAT0 alone decides.
     fn take_busy(&mut self, acknowledged: &mut bool) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {

@@ -66,9 +66,9 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         4 * if wide { WIDE } else { NARROW } as u32
     }
 
-    /// Writes the command descriptor and the ADMA2 descriptors of transfer `place`, and returns
-    /// their size in bytes. `None` if the segments are too short, or there are not enough
-    /// descriptors.
+    /// Writes the command descriptor (`words`: its register values) and the ADMA2 descriptors of
+    /// transfer `place`, for the first `bytes` bytes of the segments. Returns the size of both in
+    /// bytes. `None` if the segments are too short, or there are not enough descriptors.
     pub(super) fn describe(
         &mut self,
         form: Form,

@@ -49,7 +49,7 @@ pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize
     auto: Automatic,
 }
 
-/// State of the list of a chain.
+/// State of the list of a chain (several transfers that the controller executes by itself).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Rest,

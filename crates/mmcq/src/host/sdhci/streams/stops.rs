@@ -37,7 +37,7 @@ pub(super) struct Stops {
 }
 
 impl Stops {
-    /// Returns whether a request with this memory can continue the transfer.
+    /// Returns whether a request of `blocks` blocks with this memory can continue the transfer.
     pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
     }
