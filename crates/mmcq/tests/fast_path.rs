@@ -38,7 +38,8 @@ impl Profile for GeneralPath {
     }
 }
 
-/// The tests' host, which by its type may continue an open transfer (`MAY_CONTINUE`). It records the phases, and refuses some starts.
+/// The tests' host, which by its type may continue an open transfer (`MAY_CONTINUE`). It records the
+/// phases, and refuses some starts.
 struct Closed<const MAY_CONTINUE: bool> {
     host: TestHost,
     /// Number of phases that the fast path has started.
@@ -347,8 +348,8 @@ fn what_is_known_late_leads_to_the_same_path() {
         (fast[1], continued) = (fast[1] + phases, continued + on);
         Ok(())
     });
-    assert!(continued > 200, "{continued} transfers were continued");
-    assert!(fast.iter().all(|count| *count > 1_000), "the fast path was taken {fast:?} times");
+    assert!(continued > 100, "{continued} transfers were continued");
+    assert!(fast.iter().all(|count| *count > 500), "the fast path was taken {fast:?} times");
 }
 
 /// Returns how many phases the fast path has started for a first and for a second read; `between`

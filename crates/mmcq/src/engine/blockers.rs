@@ -215,8 +215,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Returns whether no cause stops an ordinary read or write, but perhaps that a transfer is left
-    /// open on the card.
+    /// Returns whether the only cause that stops the fast path is a transfer that was left open on
+    /// the card.
     #[inline(always)]
     pub fn are_only_open(&self) -> bool {
         self.word == LEFT_OPEN
@@ -267,8 +267,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether profile, host and scheduler allow the fast path at all: the scheduler works in
-    /// the order of arrival.
+    /// Returns whether profile, host and scheduler allow the fast path at all: the scheduler works
+    /// in the order of arrival.
     pub fn may_go_fast<H: Host>(&self) -> bool {
         Blockers::<H, P>::FAST && self.policy().is_in_order()
     }

@@ -26,8 +26,8 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
-/// What writes that were reported complete still need from the engine: a status of the card, a
-/// flush, or an error that the next flush must report. The description of the module explains each.
+/// State of the writes that were reported complete, and what they still need: a status of the card,
+/// a flush, or an error that the next flush must report. The description of the module explains each.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.

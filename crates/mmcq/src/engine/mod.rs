@@ -125,7 +125,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     batch: Batch<N>,
-    /// What `enable_extended_ops` adds for requests other than reads and writes (erases, flushes,
+    /// Parts that `enable_extended_ops` adds for requests other than reads and writes (erases, flushes,
     /// other partitions), and the state of the request of this kind in progress.
     services: Services<H, N, P>,
     record: Record,

@@ -62,7 +62,7 @@ pub(super) enum Stage {
     Recover(Recovery),
 }
 
-/// What the engine does on the bus to recover from an error or a timeout: resets, commands and
+/// Steps of the engine on the bus to recover from an error or a timeout: resets, commands and
 /// waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {

@@ -152,7 +152,7 @@ impl Kind {
     }
 }
 
-/// What a client asks the engine to do, with the memory for the data.
+/// Action that a client asks the engine to do, with the memory for the data.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {

@@ -173,7 +173,7 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot whose request is a command to an I/O function and waits for its start.
     /// These slots are not in the queue's list.
     ios: SlotSet,
-    /// One bit for each slot with a waiting command to an I/O function that may start even while
+    /// Set of slots: a bit for each slot with a waiting command to an I/O function that may start even while
     /// the engine is stopped.
     urgents: SlotSet,
     /// A bit for each slot whose write is durable by a flush that has not ended yet.

@@ -68,7 +68,7 @@ impl PackStats {
         PackStats { writes: 0, reads: 0, entries: 0, split: 0, failures: 0, suspected: 0, demoted: None };
 }
 
-/// One of the transfers that a packed command contains.
+/// Transfer that is one of those in a packed command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub start: u64,
