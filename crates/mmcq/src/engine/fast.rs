@@ -5,9 +5,9 @@
 //! state; only checks between them are skipped. For a request with anything special a test here
 //! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
-//! There are three shortcuts. A request goes from `submit` to the controller without the queue. At
-//! the end of a transfer, the request gets its result directly. Then the next request of the queue
-//! starts directly.
+//! There are three shortcuts. A request goes from `submit` to the controller without the queue, also
+//! if it continues a transfer that is left open. At the end of a transfer that ends with its data,
+//! the request gets its result directly. Then the next request of the queue starts directly.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::order::Order;
