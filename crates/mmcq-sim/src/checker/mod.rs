@@ -119,6 +119,9 @@ pub struct Checker {
     losses: u32,
     /// Whether complete writes were lost and no client was told of the loss yet.
     untold: bool,
+    /// Whether a read has shown that a complete write is lost, and no client was told of the loss
+    /// yet. A flush without an error does not confirm such a write.
+    missed: bool,
     /// Number of completed requests at the submission of the last request that got `CacheLost`. A
     /// loss of writes that were complete then need not be reported again.
     told_before: u32,
@@ -160,6 +163,7 @@ impl Checker {
             completions: 0,
             losses: 0,
             untold: false,
+            missed: false,
             told_before: 0,
             excuse: false,
             writing: 0,
@@ -190,7 +194,7 @@ impl Checker {
     }
 
     fn nothing_lost(&mut self) {
-        (self.untold, self.told_before, self.excuse) = (false, 0, false);
+        (self.untold, self.missed, self.told_before, self.excuse) = (false, false, 0, false);
         (self.writing, self.unflushed, self.gave_up) = (0, None, None);
         (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
@@ -400,7 +404,8 @@ impl Checker {
             })?;
             if settles {
                 let told_before = self.told_before;
-                self.untold |= self.sector(lba).witnessed(look, seen, told_before);
+                self.missed |= self.sector(lba).witnessed(look, seen, told_before);
+                self.untold |= self.missed;
             }
         }
         Ok(())
@@ -475,7 +480,7 @@ impl Checker {
     /// Records that a client was told of a possible loss of writes. The writes are among the first
     /// `completions` requests that were completed.
     fn note_told(&mut self, completions: u32) {
-        (self.untold, self.gave_up) = (false, None);
+        (self.untold, self.missed, self.gave_up) = (false, false, None);
         self.told_before = completions;
         let dirty = std::mem::take(&mut self.dirty);
         dirty.iter().for_each(|&lba| self.sector(lba).told());
@@ -499,7 +504,7 @@ impl Checker {
                 sector.listed
             });
             self.dirty = dirty;
-            self.untold &= owes;
+            self.untold &= owes || self.missed;
         }
         Ok(())
     }

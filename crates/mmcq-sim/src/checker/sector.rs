@@ -428,7 +428,8 @@ impl Sector {
             let over = at.is_none_or(|at| place > at);
             place += 1;
             let gone = over && entry.number < look.number && doubted(entry).is_some();
-            let complete = matches!(entry.fate, Fate::Loose(n) if n > told_before) && !entry.loose;
+            let lost = matches!(entry.fate, Fate::Loose(n) | Fate::Shaken(n) if n > told_before);
+            let complete = lost && !entry.loose;
             owes |= gone && complete && matches!(entry.wanted, Wanted::Version(_));
             !gone || entry.wanted == Wanted::Discarded
         });

@@ -9,7 +9,7 @@ use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Reques
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
 use crate::sched::Profile;
 use crate::spec::ParseError;
-use crate::spec::command::{self, Command};
+use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, Response, State};
 use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
@@ -95,6 +95,10 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
+    /// Whether the exchange is a command with a response.
+    asks: bool,
+    /// Whether a card has responded to a command of this session.
+    heard: bool,
     /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
     /// Whether the session's last command or bus operation has ended while the card was still busy.
@@ -124,6 +128,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             card: CardNumber::ANY,
             op: None,
             judged: false,
+            asks: false,
+            heard: false,
             patient: false,
             late: false,
             tuned: false,
@@ -186,6 +192,12 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
+    /// Returns whether the last step failed without any response, and no card has responded to an
+    /// earlier command of this session either. So no card is there.
+    pub fn heard_nothing(&self) -> bool {
+        self.unanswered() && !self.heard
+    }
+
     /// Excuses one missing response: returns true, and sets `lost`, if the last command had no
     /// response and `lost` was not set.
     pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
@@ -205,6 +217,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     #[inline(never)]
     fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
         self.judged = judged;
+        self.asks = matches!(kind, Kind::Raw { phase, .. } if phase.command.resp != Resp::None);
         let urgent = B::Profile::RECOVERS && self.urgent;
         let request = Request { urgent, ..Request::new(kind, buf).for_card(self.card) };
         self.op = Some(self.stack.request(request));
@@ -552,6 +565,8 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
         let done = ready!(Pin::new(op).poll(context));
         session.op = None;
         let patient = core::mem::take(&mut session.patient);
+        let silent = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
+        session.heard |= session.asks && !matches!(done.result, Err(Error::Host(fault)) if silent(fault));
         if done.buf.len_bytes() > 0 {
             session.scratch = done.buf;
         }

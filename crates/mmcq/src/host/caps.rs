@@ -70,6 +70,9 @@ pub struct Caps {
     pub max_bytes: u32,
     /// Alignment of a segment's address in bytes, a power of two.
     pub align: u32,
+    /// Largest number of bytes in a transfer whose length is not a multiple of
+    /// [`align`](Self::align).
+    pub max_odd_bytes: u32,
     /// Number of address bits that the controller's DMA reaches; 0 if the CPU transfers the data.
     pub dma_bits: u8,
     /// Whether data requests must not be completed in the hard interrupt, for example because
@@ -108,6 +111,7 @@ setters!(Caps {
     max_blocks: u32,
     max_bytes: u32,
     align: u32,
+    max_odd_bytes: u32,
     dma_bits: u8,
     defer_completion: bool,
     clock_hz: (u32, u32),
@@ -137,6 +141,7 @@ impl Caps {
         max_blocks: 0,
         max_bytes: 0,
         align: 1,
+        max_odd_bytes: u32::MAX,
         dma_bits: 0,
         defer_completion: false,
         clock_hz: (0, 0),

@@ -299,6 +299,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// running), returns one data line and a stopped clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
+        pub(crate) fn asks_for_help(&self) -> bool = false;
         pub(crate) fn is_unheard(&self) -> bool = false;
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn switched_on(&self) -> SwitchedOn = SwitchedOn::NOTHING;

@@ -149,6 +149,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 if !L::DESIGN_WARE && config.sample_delay { true } else { board.taps() != 0 },
             )?
             .busy(if told { BusyDetect::Interrupt } else { BusyDetect::Level });
+        let caps = caps.align(caps.align.max(dma.line_bytes()));
         if regs.read32(L::AT.status) == u32::MAX && regs.read32(L::AT.control) == u32::MAX {
             return Err(MshcInitError::Gone);
         }

@@ -92,6 +92,7 @@ impl Pl181Config {
             max_blocks: DATA_BYTES_MAX,
             max_bytes: DATA_BYTES_MAX,
             align: 1,
+            max_odd_bytes: u32::MAX,
             dma_bits: 0,
             defer_completion: false,
             clock_hz: (slowest, fastest),

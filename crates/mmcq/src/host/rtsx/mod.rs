@@ -233,6 +233,7 @@ fn caps(config: &RtsxConfig) -> Caps {
         max_blocks: u16::MAX.into(),
         max_bytes: list::SEGMENT_BYTES,
         align: 4,
+        max_odd_bytes: u32::MAX,
         dma_bits: 32,
         defer_completion: false,
         clock_hz: (bus::CLOCK_HZ_MIN, bus::CLOCK_HZ_MAX.min(config.max_clock_hz).max(bus::CLOCK_HZ_MIN)),

@@ -205,6 +205,7 @@ fn caps(config: &S3cSdiConfig, slowest_hz: u32, fastest_hz: u32) -> Caps {
         max_blocks: COUNT_MAX,
         max_bytes,
         align: 1,
+        max_odd_bytes: u32::MAX,
         dma_bits: if dma { 32 } else { 0 },
         defer_completion: false,
         clock_hz: (slowest_hz, fastest_hz),

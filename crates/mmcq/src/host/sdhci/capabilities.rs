@@ -193,6 +193,7 @@ impl Model {
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { line_bytes.max(4) },
+            max_odd_bytes: u32::MAX,
             dma_bits: match self.mode {
                 TransferMode::Pio => 0,
                 _ if self.wide => 64,

@@ -1,7 +1,7 @@
 //! Settings that the board gives the driver, and the capabilities that follow from them.
 
 use super::regs::*;
-use super::table::GRAIN_BYTES;
+use super::table::{BOUNCE_BYTES, GRAIN_BYTES};
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
 use crate::spec::timing::{emmc, sd};
 use core::fmt;
@@ -149,6 +149,7 @@ impl Stm32SdmmcConfig {
             max_blocks: 0xffff,
             max_bytes,
             align: 4,
+            max_odd_bytes: BOUNCE_BYTES,
             dma_bits: 32,
             clock_hz: (slowest, fastest),
             width: self.width,

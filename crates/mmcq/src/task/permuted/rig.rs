@@ -270,6 +270,7 @@ impl<const N: usize> Rig<N> {
             max_blocks: 1024,
             max_bytes: 524_288,
             align: 4,
+            max_odd_bytes: u32::MAX,
             dma_bits: 32,
             defer_completion,
             clock_hz: (400_000, 50_000_000),
