@@ -19,7 +19,7 @@ use crate::task::{Platform, Stack};
 pub enum Off {
     /// Little time, for example because the battery is low: the card does only what is necessary.
     Short,
-    /// Enough time: the card may do its housekeeping.
+    /// The card has enough time before its power is switched off, and may do its housekeeping.
     Long,
 }
 
@@ -247,6 +247,7 @@ pub async fn awake<B: Platform, const N: usize>(
 const WAKE_TRIES: u32 = 2;
 
 /// Sends CMD5 and CMD7, and reads the status that shows whether the device is back in `tran`.
+/// `sleep_ns`: longest time in ns that the device needs to wake up.
 pub(super) async fn wake<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     sleep_ns: u64,

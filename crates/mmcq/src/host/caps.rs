@@ -23,7 +23,8 @@ pub enum BusyDetect {
 pub enum BlockSizes {
     /// Blocks of any length.
     Any,
-    /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
+    /// Block lengths that are powers of two; a transfer of several blocks needs blocks of at least
+    /// 4 bytes.
     PowersOfTwo,
     /// Powers of two, as in `PowersOfTwo`. Only the single block of a CMD53 in byte mode may have
     /// any length.
@@ -38,8 +39,8 @@ pub struct Caps {
     pub auto_stop: bool,
     /// Whether the controller itself can send CMD23 before a transfer.
     pub auto_count: bool,
-    /// Whether CMD23 must not be sent, neither by the controller itself nor as a phase, because the
-    /// controller does not support it.
+    /// Whether CMD23 must not be sent, neither automatically by the controller nor by the engine as
+    /// a command, because the controller does not support it.
     pub no_count: bool,
     /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
     /// several phases: see [`Auto::Continue`](super::Auto::Continue).
@@ -48,7 +49,7 @@ pub struct Caps {
     /// ([`Auto::Open`](super::Auto::Open)). If it is true, the engine sends no CMD23 for such a
     /// transfer, and ends it by CMD12.
     pub open_until_stopped: bool,
-    /// Whether a command can be sent during the data of a phase: see
+    /// Whether a command can be sent while the data of another command are transferred: see
     /// [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
     /// How the controller detects the end of busy.

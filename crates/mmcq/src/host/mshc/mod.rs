@@ -120,7 +120,8 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     /// Whether the DMA must be reset before it transfers data: the CPU has transferred data since
     /// the last reset, or a transfer was stopped before its end.
     stale: bool,
-    /// Whether the register still holds the command's R1 after an automatic CMD12.
+    /// Whether the controller's response register still holds the command's own R1 after an
+    /// automatic CMD12 (true), or the R1 of the CMD12 (false).
     keeps_r1: bool,
     /// Last value written to the interrupt mask; `None` if unknown.
     mask: Option<u32>,

@@ -77,6 +77,8 @@ setters!(Stm32SdmmcConfig {
 
 impl Stm32SdmmcConfig {
     /// Makes settings for four data lines, default speed, and a DMA that reaches all memory.
+    /// `kernel_hz`: frequency in hertz of the kernel clock (`sdmmc_ker_ck`), from which the card's
+    /// clock is made.
     pub const fn new(kernel_hz: u32) -> Self {
         Stm32SdmmcConfig {
             kernel_hz,
