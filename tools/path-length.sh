@@ -46,7 +46,7 @@ printf '%-30s %8s %10s %6s %6s %8s %10s %11s\n' '4 KiB' submit interrupt alarm t
 bad=0
 declare -A totals
 for load in "single read random 1" "single write random 1" "single read random 32" "single write random 32" "single read sequential 32" \
-  "single write sequential 32" "open read sequential 1" "open write sequential 1" "tasks read random 1" "tasks read random 8" "tasks read random 16" "tasks read random 32" "cqe read random 1" \
+  "single write sequential 32" "open read sequential 1" "open write sequential 1" "open read random 1" "open write random 1" "open read random 32" "tasks read random 1" "tasks read random 8" "tasks read random 16" "tasks read random 32" "cqe read random 1" \
   "cqe read random 8" "cqe read random 16" "cqe read random 32" "cqe write random 8" "cqe write random 16"; do
   # shellcheck disable=SC2086
   set -- $load

@@ -280,7 +280,7 @@ typedef struct mmcq_usdhc {
     uint8_t width;       /* number of data lines that are connected: 1, 4 or 8; 0: 4 */
     uint8_t fixed;       /* 1: the pin CD_B does not say whether a card is in the slot, or the card
                             is soldered; then the library takes the card as present, and
-                            mmcq_bring_up returns MMCQ_E_TIMEOUT if none responds */
+                            mmcq_bring_up returns MMCQ_E_NO_CARD if none responds */
     uint8_t reserved[2]; /* 0 */
 } mmcq_usdhc;
 
@@ -333,9 +333,9 @@ typedef struct mmcq_stm32 {
  * transfer uses memory in one piece: mmcq_card.pieces is 0, and MMCQ_PIECES=1 saves memory. The
  * library does not use the delay block, so there is no UHS-I and no HS200.
  * The controller does not detect a card: mmcq_card_present returns 1, and `card_event` reports only
- * once that a card is there. Without a card mmcq_bring_up returns MMCQ_E_TIMEOUT, and
- * mmcq_io_bring_up MMCQ_E_NO_CARD. If the card is taken out later, calls return MMCQ_E_DEAD until
- * mmcq_bring_up has found a card.
+ * once that a card is there. Without a card mmcq_bring_up and mmcq_io_bring_up return
+ * MMCQ_E_NO_CARD. If the card is taken out later, calls return MMCQ_E_DEAD until mmcq_bring_up has
+ * found a card.
  * MMCQ_E_ARGUMENT: also if a member of `board` is out of range. MMCQ_E_DMA: the controller does not
  * reach the library's memory. MMCQ_E_CONTROLLER: also if the controller has no DMA of its own. */
 int32_t mmcq_open_stm32(uint32_t host, const mmcq_platform *platform, const mmcq_stm32 *board);
@@ -343,9 +343,9 @@ int32_t mmcq_open_stm32(uint32_t host, const mmcq_platform *platform, const mmcq
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and
  * card support. Call it again after a change of cards. Afterwards the library keeps the card
  * working (see the beginning of this file). `card` may be NULL.
- * MMCQ_E_NO_CARD: the slot is empty, or a card was put in some milliseconds ago. Call again, with
- * pauses of 50 ms or more. If another call has returned MMCQ_E_REMOVED, do the same, or wait for
- * `card_event`. */
+ * MMCQ_E_NO_CARD: the slot is empty, no card responds, or a card was put in some milliseconds ago.
+ * Call again, with pauses of 50 ms or more. If another call has returned MMCQ_E_REMOVED, do the
+ * same, or wait for `card_event`. */
 int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 
 /* Returns whether a card is in the slot, by the slot's switch: 1, 0, or a negative result. Any

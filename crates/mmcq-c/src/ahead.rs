@@ -34,8 +34,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory for DMA. Returns `None` if the platform has no functions for that, or if the
-    /// driver itself maps the memory with the lock held (`MMCQ_QUICK_MAP`).
+    /// Maps `bytes` bytes at `ptr` for DMA. Returns `None` if the platform has no functions for
+    /// that, or if the driver itself maps the memory with the lock held (`MMCQ_QUICK_MAP`).
     pub fn new(
         platform: &mmcq_platform,
         ptr: NonNull<u8>,
@@ -49,7 +49,8 @@ impl Mapping {
         Some(bus.map(|bus| Mapping::of(ptr, bytes, direction, bus)))
     }
 
-    /// Makes the entry for a mapping that the driver has made.
+    /// Makes the entry for a mapping that the driver has made: `bytes` bytes at `ptr`, with the bus
+    /// address `bus`.
     pub fn of(ptr: NonNull<u8>, bytes: usize, direction: Direction, bus: u64) -> Self {
         Mapping { ptr, bytes, to_card: (direction == Direction::Write).into(), bus }
     }
@@ -106,10 +107,11 @@ pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
     /// Entries that have a mapping, one bit each; a search checks only these entries.
     used: Cell<u64>,
-    /// The lists that the driver maps once; closing the controller unmaps them.
+    /// Mappings of the driver's own memory, such as descriptor tables, which the driver makes once;
+    /// closing the controller unmaps them.
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
-    /// Whether `mmcq_open` is just making the driver. During that time, a mapping that the driver
-    /// makes is one of its lists.
+    /// Whether `mmcq_open` is now making the driver. What the driver maps during that time are its
+    /// own descriptor lists, and not memory of the program.
     opening: Cell<bool>,
     /// Whether the controller has kept memory: no reset could stop it, so it may still use the
     /// memory of a request that has ended.
@@ -160,8 +162,8 @@ impl Ahead {
         self.opening.set(opening);
     }
 
-    /// Records a mapping that the driver has made itself as one of its lists. Does nothing if the
-    /// driver is not being made now.
+    /// Records a DMA mapping that the driver, while it is being made, has made itself for one of
+    /// its lists (tables of descriptors). Does nothing at other times.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
         if self.opening.get()
             && let Some(free) = self.lists.iter().find(|list| list.get().is_none())
@@ -170,8 +172,9 @@ impl Ahead {
         }
     }
 
-    /// Removes a mapping that the driver itself has ended, if the driver is being made: ST's SDMMC
-    /// maps its bounce buffer to see whether the controller reaches it.
+    /// Removes a mapping from the list of the driver's own mappings, because the driver itself has
+    /// ended it. Does nothing after the driver was made. Only ST's SDMMC does this: it maps its
+    /// bounce buffer once to see whether the controller can reach it.
     #[cfg(feature = "stm32-sdmmc")]
     pub fn driver_unmapped(&self, mapping: Mapping) {
         if self.opening.get()
@@ -216,7 +219,8 @@ impl Ahead {
         }
     }
 
-    /// Returns the bus address of this memory, if one of the mappings contains it.
+    /// Returns the bus address of the `bytes` bytes at `ptr`, if one of the mappings for this
+    /// direction contains them.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         self.mappings().find_map(|(_, mapping)| mapping.bus_of(ptr, bytes, direction))
     }

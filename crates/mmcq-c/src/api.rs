@@ -380,7 +380,8 @@ pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq
     platform.wait(idle);
 }
 
-/// Repeats a call while no slot or mapping is free, at most for the platform's `patience_ms`.
+/// Executes `call`, and repeats it while it fails because no slot or DMA mapping is free, for at
+/// most the platform's `patience_ms`. Returns 0, or the code of the last error.
 pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,
@@ -464,7 +465,8 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Calls [`aligned`] for the controller and card of `stack`. Takes the stack's lock for that.
+/// Returns whether memory at `start` has the alignment that the controller of `stack` needs for
+/// data of this direction (see [`aligned`]). Takes the stack's lock for that.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     stack.with(|engine| aligned(engine.caps(), engine.card_params().is_some(), start, direction))
 }
@@ -509,7 +511,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     unsafe { write(host, blocks, memory, |device, memory, idle| device.write_blocking(lba, memory, idle)) }
 }
 
-/// Writes blocks by the function `call`.
+/// Writes `blocks` blocks from `memory` to the card of controller `host`, by the function `call`.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_write` in `mmcq.h`.

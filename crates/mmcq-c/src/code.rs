@@ -56,8 +56,9 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
     }
 }
 
-/// Returns the code of an error from `Place::take_scratch`, for a call that does not wait.
-/// [`Error::Full`] (another call uses this memory) becomes `MMCQ_E_STATE`.
+/// Returns the code for an error of `Place::take_scratch` (which takes the buffer for the card's
+/// registers), in a call that does not wait. [`Error::Full`] (another call uses the buffer) becomes
+/// `MMCQ_E_STATE`.
 pub(crate) fn of_scratch(error: Error) -> i32 {
     if error == Error::Full { MMCQ_E_STATE } else { of(Err(error)) }
 }

@@ -37,7 +37,8 @@ pub(crate) fn writes_lists(driver: &Driver) -> bool {
     driver.transfer_mode() == TransferMode::Adma2
 }
 
-/// Returns whether the CPU moves data of this length, so that the driver does not map their memory.
+/// Returns whether the CPU moves data of `bytes` bytes, so that the driver does not map their
+/// memory.
 pub(crate) fn moves_by_cpu(driver: &Driver, bytes: u32) -> bool {
     #[cfg(any(feature = "rtsx", feature = "stm32-sdmmc"))]
     let driver = match driver {
@@ -72,7 +73,8 @@ pub(crate) fn hears_card_irq(driver: &Driver) -> bool {
     !matches!(driver, Driver::Rtsx(_))
 }
 
-/// Returns what the C program supplies; `None` if a member is missing or wrong.
+/// Returns a copy of the structure that the C program supplies; `None` if the pointer is null, or
+/// if a function or a value that the library needs is missing.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
@@ -81,7 +83,8 @@ unsafe fn complete(platform: *const mmcq_platform) -> Option<mmcq_platform> {
     unsafe { supplied(platform) }.filter(mmcq_platform::is_complete)
 }
 
-/// Returns the number of data lines that C's number stands for; 0 stands for four.
+/// Returns the number of data lines that `lines`, a member of a C structure, stands for (0 stands
+/// for four); `None`: there is no such number of lines.
 #[cfg(any(feature = "usdhc", feature = "stm32-sdmmc"))]
 fn width(lines: u8) -> Option<mmcq::host::Width> {
     use mmcq::host::Width;
@@ -129,7 +132,8 @@ mod several {
     // The variants differ in size, but the memory of a controller has room for each.
     #[allow(clippy::large_enum_variant)]
     pub(crate) enum Driver {
-        /// An SDHCI controller, or what is presented as one.
+        /// An SDHCI controller, or one (a uSDHC) that `Registers` presents with the registers of an
+        /// SDHCI.
         Sdhci(Standard),
         /// Realtek's card reader.
         #[cfg(feature = "rtsx")]
@@ -240,7 +244,8 @@ mod usdhc {
     use mmcq::host::Regs;
     use mmcq::host::sdhci::{Usdhc, profiles};
 
-    /// Registers of an SDHCI controller, or of a uSDHC, which are presented as such.
+    /// Registers of an SDHCI controller, or those of a uSDHC, which [`Usdhc`] presents in the
+    /// layout of an SDHCI.
     pub(crate) enum Registers {
         Sdhci(Its),
         Usdhc(Usdhc<Its>),

@@ -23,7 +23,8 @@ impl Scratch {
 /// The lists and buffers that the drivers write for their controllers.
 #[repr(C)]
 pub(crate) struct Lists {
-    /// The lists of Realtek's card reader.
+    /// Memory of the driver of Realtek's card reader: its list of register accesses, and its DMA
+    /// table.
     #[cfg(feature = "rtsx")]
     pub buffers: Buffers,
     /// The bounce buffer of ST's SDMMC. It is at the begin of cache lines.

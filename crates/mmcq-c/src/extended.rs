@@ -36,8 +36,9 @@ pub extern "C" fn mmcq_erase(host: u32, lba: u64, blocks: u32) -> i32 {
     extended(host, blocks, async |device| device.erase(lba, blocks).await)
 }
 
-/// Makes a call that needs to know what the card supports in addition to reads and writes. If the
-/// engine does not know it yet, reads it from the card first.
+/// Makes the call `call` on the card of controller `host`, which needs to know what the card
+/// supports in addition to reads and writes. If the engine does not know it yet, reads it from the
+/// card first. `blocks` is the number of blocks of the call; 0 is an error.
 fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Error>) -> i32 {
     let (place, stack, platform) = match open(host) {
         Ok(open) => open,

@@ -9,7 +9,7 @@
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Held<T> {
-    /// No value.
+    /// The empty state, like `None`.
     #[default]
     Nothing = 0,
     /// Holds this value.

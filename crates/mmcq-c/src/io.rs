@@ -74,8 +74,9 @@ pub(crate) fn functions(host: u32) -> Option<&'static Functions> {
 }
 
 impl Functions {
-    /// Makes the handles for the functions of a card. The caller must not hold the stack's lock,
-    /// because a handle takes this lock when it is made.
+    /// Makes the handles for the functions of a card. `found_by`: number of the bring-up that has
+    /// found the card. The caller must not hold the stack's lock, because a handle takes this lock
+    /// when it is made.
     fn put(&self, card: &IoCard, stack: &'static Stack, found_by: u32) {
         // From here on no call puts a handle of the earlier card back.
         stack.with(|_| self.found_by.set(0));
@@ -330,7 +331,8 @@ pub unsafe extern "C" fn mmcq_io_write(
     unsafe { moved(host, function, (address, how), bytes, memory.cast_mut(), Direction::Write) }
 }
 
-/// Transfers data of a function in this direction.
+/// Transfers `bytes` bytes between `memory` and a function, in this direction. `how` says whether
+/// all bytes go to the register `address` or to ascending addresses from there on.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_io_read` or `mmcq_io_write` in `mmcq.h`.
@@ -375,7 +377,9 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Makes the description of a transfer; `None` if the program's arguments are invalid.
+    /// Makes the description of a transfer between `memory` and a function; `None` if the program's
+    /// arguments are invalid. `how` says whether all bytes go to the register `address` or to
+    /// ascending addresses from there on.
     pub fn new(
         function: u32,
         (address, how): (u32, u32),
@@ -466,7 +470,8 @@ fn piece(io: &Io, left: u32) -> u32 {
     split.next(left).map_or(left, |count| split.bytes(count)).clamp(1, left)
 }
 
-/// Makes a call on the card interrupt. Only one thread may use it at a time; another one gets
+/// Calls `call` with the library's object for waiting on the card interrupt of controller `host`,
+/// and returns its result. Only one thread may use the object at a time; another one gets
 /// `MMCQ_E_STATE`.
 fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> i32) -> i32 {
     let open @ (place, stack, platform) = match open(host) {

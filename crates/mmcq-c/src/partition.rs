@@ -31,9 +31,9 @@ fn area(partition: u32) -> Option<Area> {
     }
 }
 
-/// Opens a partition with the parameters that the card's registers give, such as its size. Each
-/// call reads the registers again, because the card's boot settings may have changed since the last
-/// call.
+/// Opens the partition that the C program names by the number `partition`, with the parameters that
+/// the card's registers give, such as its size. Each call reads the registers again, because the
+/// card's boot settings may have changed since the last call.
 fn opened(
     place: &'static Place,
     stack: &'static Stack,

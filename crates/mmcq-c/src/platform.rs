@@ -27,7 +27,8 @@ const PATIENCE_MS: u32 = 30_000;
 /// Alignment of the library's own memory in bytes: the longest cache line that it supports.
 pub(crate) const LINE_MAX: u32 = 128;
 
-/// Token of a waiting thread, declared in `mmcq.h` as `mmcq_idle`.
+/// Identifies a blocking call to the platform's `wait` function, which asks by it whether the
+/// waiting thread may still sleep (`mmcq_may_sleep`). `mmcq.h` declares it as `mmcq_idle`.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct mmcq_idle(pub(crate) Idle);
@@ -156,8 +157,8 @@ impl mmcq_platform {
         self.cache_line.max(1)
     }
 
-    /// Maps memory for DMA, and returns its bus address; `None` if the platform has no functions
-    /// for that.
+    /// Maps the `len` bytes at `ptr` for DMA, and returns its bus address; `None` if the platform
+    /// has no functions for that.
     pub(crate) fn map_memory(
         &self,
         ptr: NonNull<u8>,
@@ -216,7 +217,8 @@ impl mmcq_platform {
         }
     }
 
-    /// Waits in the way that the contract of [`Idle`] requires.
+    /// Lets the C program's function wait for an interrupt, if it has one and [`Idle::may_sleep`]
+    /// allows that.
     pub(crate) fn wait(&self, idle: &Idle) {
         if let Some(wait) = self.wait
             && idle.may_sleep()

@@ -27,7 +27,7 @@ pub struct mmcq_rpmb {
 type Area = Rpmb<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
-/// The arguments of a call after their check.
+/// The arguments of an RPMB call, after the check that each needed pointer is there.
 struct Given {
     key: Key,
     nonces: [[u8; 16]; 2],
@@ -45,10 +45,9 @@ unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
 }
 
 /// Returns the checked arguments of a call that works without a key, and whether there is a key. If
-/// the key is null, the arguments have 32 zeros as the key.
+/// the key is null, the arguments have 32 zeros as the key. `None`: a pointer is not valid.
 ///
-/// # Safety
-/// The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
+/// # Safety The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
 unsafe fn perhaps_keyless(how: *const mmcq_rpmb) -> Option<(Given, bool)> {
     if how.is_null() || !how.is_aligned() {
         return None;
@@ -62,7 +61,8 @@ unsafe fn perhaps_keyless(how: *const mmcq_rpmb) -> Option<(Given, bool)> {
     Some((Given { key, nonces: how.nonces, memory, bytes: how.memory_bytes }, is_keyed))
 }
 
-/// Calls `go_on` with the open controller and the arguments, if the arguments are complete.
+/// Calls `go_on` with the open controller `host` and the checked arguments. Returns an error code
+/// if the controller is not open, or if `given` is `None` (an argument is missing).
 fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) -> i32) -> i32 {
     match (open(host), given) {
         (Err(code), _) => code,

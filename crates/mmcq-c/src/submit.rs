@@ -55,8 +55,8 @@ struct Submitted {
     memories: u8,
 }
 
-/// A function that continues the transfers of a controller's I/O functions. Returns true if one has
-/// ended.
+/// A function of the optional I/O code that polls the running transfers of all I/O functions of one
+/// controller. Returns true if a transfer has ended.
 pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool;
 
 /// The submitted requests of one controller, by the engine's slots. The slots are accessed only
@@ -65,13 +65,15 @@ pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
     /// Slots with a request, one bit each; a search checks only these slots.
     used: Cell<u64>,
-    /// Number of submitted requests; most programs have none.
+    /// Number of requests that the program has submitted by `mmcq_submit` and that have not ended;
+    /// most programs have none.
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
-    /// Number of calls of I/O functions in progress, with the beginnings of transfers, and whether
-    /// new ones are refused. Accessed while the lock is held.
+    /// Number of calls of I/O functions in progress, including calls that only begin a transfer.
+    /// Accessed while the lock is held.
     io_calls: Cell<u32>,
+    /// Whether new calls of I/O functions are refused. Accessed while the lock is held.
     io_is_closed: Cell<bool>,
     /// The function that continues the transfers of I/O functions, and its argument. A program
     /// without such transfers does not link the function.
@@ -120,8 +122,8 @@ impl Waiting {
         self.io_calls.set(self.io_calls.get().saturating_sub(1));
     }
 
-    /// Refuses new calls of I/O functions from now on, or accepts them again. Called while the lock
-    /// is held.
+    /// Refuses new calls of I/O functions from now on (`is_closed`), or accepts them again. Called
+    /// while the lock is held.
     pub fn close_io(&self, is_closed: bool) {
         self.io_is_closed.set(is_closed);
     }
@@ -132,8 +134,8 @@ impl Waiting {
         self.io_calls.get() == 0 && !self.has_transfers()
     }
 
-    /// Records a transfer that has begun, and the function that continues it. Called while the lock
-    /// is held.
+    /// Records that a transfer of controller `host` has begun, and the function `move_on` that
+    /// continues it. Called while the lock is held.
     pub fn add_transfer(&self, move_on: MoveOn, host: usize) {
         self.move_on.set(Some((move_on, host)));
         self.transfers.fetch_add(1, Ordering::AcqRel);

@@ -71,7 +71,7 @@ enum State {
     Away = 0,
     /// The controller has a supervisor's future, and no call polls it now.
     There,
-    /// A call polls the future now.
+    /// A call is polling the future at this moment.
     Polled,
 }
 
@@ -105,8 +105,9 @@ impl Supervisor {
         }
     }
 
-    /// Begins to supervise this card, unless a card is supervised already. Called by the thread
-    /// that brought the card up, while no other thread may bring up a card.
+    /// Begins to supervise this card of controller number `host`, unless a card is supervised
+    /// already. Called by the thread that brought the card up, while no other thread may bring up a
+    /// card.
     pub fn begin(&self, stack: &'static Stack, card: Card, host: u32) {
         let Ok(host) = usize::try_from(host) else { return };
         if stack.with(|_| self.state.get() != State::Away) {
@@ -123,8 +124,8 @@ impl Supervisor {
         self.go_on(stack);
     }
 
-    /// Begins a supervisor in the room. This is a function of its own, so that its stack frame
-    /// exists only during this call.
+    /// Begins a supervisor in the memory `room`. This is a function of its own, so that its stack
+    /// frame exists only during this call.
     ///
     /// # Safety
     /// The room is empty, and no other context uses it.

@@ -19,7 +19,8 @@ use mmcq::engine::Error;
 use mmcq::host::Direction;
 use mmcq::sdio::IoError;
 
-/// Largest number of transfers in progress on one card; each function has at most one.
+/// Most transfers (`mmcq_io_request`) that may be under way on one card, over all its functions. A
+/// function may have one.
 const TRANSFERS: usize = 2;
 
 /// A transfer of an I/O function, declared in `mmcq.h`.
@@ -37,7 +38,8 @@ pub struct mmcq_io_request {
     pub context: *mut c_void,
 }
 
-/// A transfer that has ended, with the handle of its function.
+/// A transfer of an I/O function that has ended, with the handle by which the program uses that
+/// function.
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
@@ -64,7 +66,8 @@ async fn carried((io, moves): (Io, Moves)) -> Ended {
     }
 }
 
-/// Data of a transfer in addition to its future.
+/// What must be known when the transfer of an I/O function has ended: the program's request and its
+/// callback, the mapped memory, and the function's handle.
 #[derive(Clone, Copy)]
 struct Owner {
     request: NonNull<mmcq_io_request>,
@@ -81,7 +84,7 @@ struct Owner {
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum State {
-    /// The entry has no future.
+    /// The entry is free: no transfer of an I/O function uses it.
     Free = 0,
     /// A call is placing a future in the entry.
     Taken = 1,

@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 /// context still sees the turn taken; then no context would do the work.
 pub(crate) struct Turns {
     taken: AtomicBool,
-    /// Whether another context has left its work to the context that has the turn.
+    /// Whether another context has found the turn taken, and so has left its work to the context
+    /// that has the turn.
     again: AtomicBool,
 }
 
@@ -32,8 +33,8 @@ impl Turns {
         true
     }
 
-    /// Gives the turn back. Returns true if another context has left work in the meantime; the
-    /// caller must then take the turn again.
+    /// Gives the turn (the right to do the work) back. Returns true if another context has left
+    /// work in the meantime; the caller must then take the turn again.
     pub fn give_back(&self) -> bool {
         self.taken.store(false, Ordering::Release);
         fence(Ordering::SeqCst);

@@ -212,7 +212,7 @@ static void removed(int with_reset) {
     blocks(100, 4);
     board_remove_or_insert(board);
     IS(mmcq_read(0, 100, 1, memory), MMCQ_E_DEAD);
-    IS(mmcq_bring_up(0, NULL), MMCQ_E_TIMEOUT);
+    IS(mmcq_bring_up(0, NULL), MMCQ_E_NO_CARD);
     IS(mmcq_io_bring_up(0, NULL), MMCQ_E_NO_CARD);
     IS(mmcq_read(0, 100, 1, memory), MMCQ_E_NO_CARD);
     EQUALS(mapped, 0);

@@ -35,7 +35,8 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         Ok(Self::new(stack, Region::new(stack, bounce)?, idle))
     }
 
-    /// Calls `call` with the region; refuses a call that comes from inside `idle`.
+    /// Calls `call` with the region, and waits until it has ended. A call from inside the function
+    /// `idle`, which the outer call uses to wait, fails with [`Error::Reentered`].
     fn with(
         &self,
         call: impl AsyncFnOnce(&mut Region<'a, B, N>) -> Result<(), BlockError>,
@@ -53,7 +54,7 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.with(async |region| region.read_at(offset, bytes).await)
     }
 
-    /// Writes from byte `offset` on.
+    /// Writes `bytes` from byte `offset` of the region on.
     ///
     /// # Errors
     /// The errors of [`Region::write_at`].

@@ -56,7 +56,7 @@ const SDR104_HZ: u32 = 208_000_000;
 ///
 /// Data are copied through a buffer. The buffer must be as long as the longest transfer of the
 /// driver that uses the bus, because `sdio` does not split requests. A call may be dropped at any
-/// point; a phase that the controller has started ends by itself.
+/// point; a command that the controller has started ends by itself.
 ///
 /// `set_bus` is not an `async fn`: it stores the settings. The next command first changes the bus,
 /// and reports a failure of the change.
@@ -107,8 +107,9 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         self.stack.pause(ns).await.map_err(mmc_error)
     }
 
-    /// Ends what an earlier call has left open, and makes the changes that [`MmcBus::set_bus`]
-    /// requested. If the call is dropped, the next call does all of it again.
+    /// Finishes what an earlier call has left on the bus: ends an unfinished tuning, and sends the
+    /// CMD12 that is still missing. Then makes the changes that [`MmcBus::set_bus`] requested. If
+    /// the call is dropped, the next call does all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
         if self.tuning {
             self.end_tuning().await?;
@@ -158,7 +159,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
     }
 
-    /// Takes the buffer for data. After a dropped call, takes the buffer back from the engine.
+    /// Takes the buffer for data, of at least `bytes` bytes. If an earlier call was dropped, takes
+    /// the buffer back from the engine. Errors: the buffer is still in use, or is too short.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
@@ -452,7 +454,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 }
 
-/// Returns the bus timing for a clock in hertz.
+/// Returns the bus timing for a clock of `hz` hertz; `signal18`: the signal lines have 1.8 V.
 fn timing(hz: u32, signal18: bool) -> Timing {
     match (signal18, hz) {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,

@@ -44,8 +44,9 @@ impl<const I: usize> Clock<I> {
         &ALARMS[Self::INDEX]
     }
 
-    /// Sets the timer. The time driver keeps only the earliest wake-up of a task, so moving the
-    /// timer to a later time costs one unnecessary poll.
+    /// Sets the time in ns at which the stack's task is woken; `None`: at no time. The time driver
+    /// keeps only the earliest wake-up of a task, so moving the alarm to a later time costs one
+    /// unnecessary poll.
     fn set_alarm(at_ns: Option<u64>) {
         critical_section::with(|cs| {
             let alarm = Self::alarm().borrow(cs);

@@ -23,7 +23,8 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// Calls that take a buffer by value do not copy ([`device`](Self::device), [`BlockDevice::read`]).
 /// `A` is the alignment of the file system's buffers; the copy works with any alignment.
 ///
-/// The trait has no flush: call [`flush`](Self::flush) when the data must be durable.
+/// The file systems' trait (`block_device_driver::BlockDevice`) has no flush: call
+/// [`flush`](Self::flush) when the data must be durable.
 #[derive(Debug)]
 pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
     copying: Bounced<'a, B, N>,

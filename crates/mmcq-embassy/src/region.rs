@@ -96,8 +96,8 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// Returns the next part of a request: the end of the first block, whole blocks, or the
-    /// beginning of the last block.
+    /// Returns the first part of a request for `len` bytes from byte `offset` of the region on: the
+    /// end of a block, whole blocks, or the beginning of a block.
     fn piece(&self, offset: u64, len: usize) -> Piece {
         let within = (offset % BLOCK as u64) as usize;
         let bytes = match within {
@@ -107,7 +107,8 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Piece { lba: self.first + offset / BLOCK as u64, within, bytes }
     }
 
-    /// Returns the error of a part as the error of the whole request, which begins at byte `begin`.
+    /// Returns the error `failed` of one part of a request as the error of the whole request, which
+    /// begins at byte `begin` of the region. The blocks before the part count as done too.
     fn of_whole(&self, begin: u64, part: &Piece, failed: BlockError) -> BlockError {
         let before = part.lba.saturating_sub(self.first + begin / BLOCK as u64);
         let before = u32::try_from(before).unwrap_or(u32::MAX);

@@ -25,7 +25,8 @@ const BYTES: usize = BLOCK_BYTES as usize;
 struct Job {
     /// Clock to set first, in hertz; `None` keeps the present one.
     clock_hz: Option<u32>,
-    /// Level of the chip select to set then: true selects the card.
+    /// Level of the chip select to set after the clock and before the first byte: true selects the
+    /// card.
     select: Option<bool>,
     way: Way,
     bytes: usize,
@@ -41,7 +42,8 @@ enum Way {
 
 struct Inner<'b> {
     job: Option<Job>,
-    /// Result of the last exchange: true if it had no error.
+    /// Result of the last exchange: true if it had no error; `None`: no result has come since the
+    /// exchange was started.
     done: Option<bool>,
     /// The buffer; `None` while the runner has it, or while the port copies data into or out of it.
     buffer: Option<&'b mut [u8; BYTES]>,
@@ -67,7 +69,7 @@ impl core::fmt::Debug for SpiMailbox<'_> {
 
 impl<'b> SpiMailbox<'b> {
     /// Makes a mailbox with memory for one block. All bytes are copied through this memory, so
-    /// neither half ever accesses the other's memory.
+    /// neither the port nor the runner ever accesses the other's memory.
     pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
         let inner =
             Inner { job: None, done: None, buffer: Some(buffer), stopped: false, waker: None, halves: 0 };
@@ -306,7 +308,7 @@ impl Drop for Loan<'_, '_> {
     }
 }
 
-/// Carries out an exchange. Returns true if it had no error.
+/// Carries out an exchange of bytes on the SPI bus. Returns true if it had no error.
 async fn carry_out<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)>(
     bus: &mut B,
     select: &mut C,

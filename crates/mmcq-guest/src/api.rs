@@ -102,8 +102,8 @@ pub unsafe extern "C" fn mmcq_sim_new(
     }
 }
 
-/// Writes a line and a zero byte into the caller's buffer. Cuts the line off if the buffer is too
-/// small.
+/// Writes the line `why` and a zero byte into the caller's buffer `error`. Cuts the line off if the
+/// buffer is too small.
 ///
 /// # Safety
 /// `error` is null or has room for `error_bytes`.
@@ -211,8 +211,8 @@ unsafe fn whole<'a>(sim: *mut mmcq_sim) -> &'a mut mmcq_sim {
 }
 
 impl mmcq_sim {
-    /// Advances the model to this time, and executes the events of the schedule that come before
-    /// it.
+    /// Advances the model to this time in ns, and executes the events of the user's schedule (such
+    /// as faults and removals of the card) that come before it.
     fn reach(&mut self, now_ns: u64) {
         self.schedule.advance(&mut *self.model, now_ns);
     }
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn mmcq_sim_free(sim: *mut mmcq_sim) -> c_int {
     c_int::from(!whole)
 }
 
-/// Reads a register of 1, 2 or 4 bytes at the time `now_ns`.
+/// Reads the register at `offset`, of 1, 2 or 4 bytes, at the time `now_ns`.
 ///
 /// # Safety
 /// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
@@ -269,8 +269,8 @@ pub unsafe extern "C" fn mmcq_sim_advance(sim: *mut mmcq_sim, now_ns: u64) {
     unsafe { whole(sim) }.reach(now_ns);
 }
 
-/// Returns the time in ns of the next event of model or schedule without a register access. All
-/// ones: there is none.
+/// Returns the time in ns of the next event of the model or its schedule, if the program accesses
+/// no register before. All ones: there is none.
 ///
 /// # Safety
 /// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.

@@ -198,7 +198,7 @@ pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Returns the board, card, setting, changes and seed of the report's run.
+/// Returns what the report's run used: board, card, setting (stack), changes of values, and seed.
 fn scene(report: &Value) -> Result<Scene, String> {
     let own = &report["mmcq"];
     let text = |name: &str| own[name].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {name}"));

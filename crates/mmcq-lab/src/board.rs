@@ -72,7 +72,7 @@ pub enum BoardError {
     /// The card's file cannot be read.
     #[error("card {name}: cannot be read: {source}")]
     CardFile {
-        /// Path of the card's file.
+        /// Name or path of the card's file, as the user gave it.
         name: String,
         /// Error of the operating system.
         source: std::io::Error,
@@ -105,7 +105,8 @@ pub enum BoardError {
         bytes: u64,
         /// Name of the board's own card.
         name: String,
-        /// Sizes that are possible, as a text for the error message.
+        /// Card sizes that the board's own card could take from the image, as a text for the error
+        /// message.
         expected: String,
     },
     /// The image is smaller than the card.
@@ -221,7 +222,7 @@ pub struct Board<const N: usize> {
     pub ext_csd: Option<Box<[u8; 512]>>,
     /// Model of the controller.
     pub controller: Controller,
-    /// Virtual time of the machine.
+    /// Virtual time of the simulated board: controller, card and CPU.
     pub time: Time,
     /// The card that was brought up.
     pub card: Card,

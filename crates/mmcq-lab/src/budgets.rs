@@ -51,7 +51,7 @@ pub enum Side {
     Most,
 }
 
-/// Limit for one figure of a load.
+/// Limit for one measured figure of a load, as a line in the file of budgets has it.
 #[derive(Clone, Debug, PartialEq)]
 struct Budget {
     /// Name of the figure: `run_mib_s`, or with a direction: `read_lat_p99_us`.
@@ -104,7 +104,7 @@ pub enum CheckError {
     Run {
         /// File of budgets, line and name of the load.
         place: String,
-        /// Reason why the load did not run.
+        /// Reason why the simulation of the load failed.
         error: Box<RunError>,
     },
     /// The load transferred nothing in the direction of a figure.

@@ -18,7 +18,7 @@ fn layout(bytes: usize) -> Layout {
 /// Allocator of heap memory. It frees only memory that it has allocated itself.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Length in bytes of each allocated piece, by the piece's address.
+    /// Length in bytes of each memory that is allocated now, by its address.
     out: HashMap<usize, usize>,
 }
 
@@ -77,7 +77,7 @@ impl Buffers {
         self.free = (0..count as u32).rev().collect();
     }
 
-    /// Marks a free piece as used and returns its number. Panics if all pieces are in use; the
+    /// Marks a free buffer as used and returns its number. Panics if all buffers are in use; the
     /// number in [`Self::resize`] must be large enough for the workload.
     pub fn acquire(&mut self) -> u32 {
         let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");
@@ -93,12 +93,14 @@ impl Buffers {
         self.free.push(piece);
     }
 
-    /// Returns the bytes of a piece; empty while they are lent to the engine.
+    /// Returns the bytes of the buffer with the number `piece`. Empty while the engine has the
+    /// buffer.
     pub fn get(&self, piece: u32) -> &[u8] {
         self.pieces[piece as usize].as_deref().unwrap_or(&[])
     }
 
-    /// Returns the bytes of a piece to change them; empty while they are lent to the engine.
+    /// Returns the bytes of the buffer with the number `piece`, to change them; an empty slice
+    /// while the buffer is lent to the engine.
     pub fn get_mut(&mut self, piece: u32) -> &mut [u8] {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
@@ -109,7 +111,8 @@ impl Buffers {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Takes back from mmcq's engine the memory of a piece.
+    /// Takes the memory of the buffer with the number `piece` back from mmcq's engine, after
+    /// [`lend`](Self::lend).
     pub fn restore(&mut self, piece: u32, memory: DmaBuf) {
         self.pieces[piece as usize] = Some(memory);
     }

@@ -239,7 +239,8 @@ impl Comparison {
         }
     }
 
-    /// Returns one line about the other fields that differ; `None`: there are none.
+    /// Returns one line that counts and names the differing fields that have no line of their own
+    /// in the comparison; `None`: there are no such fields.
     fn further(&self) -> Option<String> {
         let count = self.others.len();
         let names: Vec<&str> = self.others.iter().take(NAMED).map(|[name, ..]| name.as_str()).collect();
@@ -252,7 +253,8 @@ impl Comparison {
         self.figures.push(Figure { group: group.to_owned(), name: name.to_owned(), unit, a, b });
     }
 
-    /// Compares jobs of both reports that have the same name and position.
+    /// Adds to this comparison the figures of those jobs that have the same name and position in
+    /// both reports.
     fn jobs(&mut self, a: &Value, b: &Value) {
         let of = |report: &Value| report["jobs"].as_array().cloned().unwrap_or_default();
         let name = |job: &Value| job["jobname"].as_str().unwrap_or("-").to_owned();
@@ -345,7 +347,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the figures that text and page list.
+    /// Returns the figures that the text report and the page list, out of those that differ.
     fn listed(&self) -> impl Iterator<Item = &Figure> {
         self.different().filter(|figure| figure.is_listed())
     }
@@ -451,8 +453,8 @@ impl Comparison {
         lines.map(|line| format!("{line}\n")).collect()
     }
 
-    /// Returns the comparison as an HTML page. The first parameter has the names of the two
-    /// reports.
+    /// Returns the comparison as an HTML page. `a` and `b` are the names of the two reports.
+    /// `command`, which the page shows, writes all data.
     ///
     /// # Errors
     /// A picture cannot be drawn.

@@ -52,7 +52,7 @@ const FASTEST_HZ: u32 = 208_000_000;
 /// Largest number of memory segments in a task of the command queue engine.
 const PIECES: usize = 64;
 
-/// Largest number of transfers in a chain that the controller executes.
+/// Largest number of transfers in one list (chain) that the controller executes.
 const CHAINED: usize = 16;
 
 /// Model of the controller with its register port. All clones share one controller.
@@ -305,8 +305,8 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns which transfers the driver of DesignWare's controller leaves open. `told` is the value
-/// of `driver.continue_data` in the board's file.
+/// Returns which transfers the driver of DesignWare's controller leaves open (without a CMD12).
+/// `told` is the value of `driver.continue_data` in the board's file.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)

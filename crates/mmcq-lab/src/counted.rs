@@ -24,7 +24,8 @@ pub fn lent(more: i32) {
     LENT.set(LENT.get() + more);
 }
 
-/// Returns the number of values that are lent to drivers now (`lent.rs`).
+/// Returns the number of values that are lent to drivers now: `lent.rs` gives a driver a value for
+/// its lifetime, and gets the value back when the driver is dropped.
 pub fn lent_now() -> i32 {
     LENT.get()
 }

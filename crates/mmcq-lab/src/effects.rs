@@ -10,14 +10,15 @@ pub struct Figures {
     stats: Vec<Stats>,
     counters: Counters,
     verify_errors: Vec<String>,
-    /// fio's log files, which an option may ask for.
+    /// Names and contents of fio's log files, which an option of a job requests (such as
+    /// `write_lat_log=`).
     logs: Vec<(String, String)>,
 }
 
 impl Figures {
-    /// Runs the load of `scene` without the change at `index`, and returns the figures of that run.
-    /// `load` loads the run with the changes that it is given. `None`: without the change, the run
-    /// is not possible.
+    /// Repeats the run of `scene` without the change at `index`, and returns the figures of that
+    /// run. `load` makes the load of a run from a list of changes. `None`: without the change, the
+    /// run is not possible.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -51,13 +52,14 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Returns a line that says that the change at `index` made no difference, and what to try instead.
-/// `place` says where it made none, such as "in this run".
+/// Returns a line that says that one change of the user (option --set number `index`) made no
+/// difference, and what to try instead. `place` says where it made none, such as "in this run".
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// Returns a hint that says what to try instead of the change at `index`; empty: none is known.
+/// Returns what to try instead of the change (`--set`) with the number `index`, which had no
+/// effect; empty: no hint is known.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

@@ -73,8 +73,8 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns }
 }
 
-/// Returns the counters of the run, and what a saved report needs besides the jobs so that its load
-/// can be run again.
+/// Returns the counters of the run, and other facts that a saved report needs so that a program can
+/// run its load again; the jobs are saved separately.
 pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let c = &outcome.counters;
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;

@@ -20,10 +20,7 @@ pub struct Told<'a> {
 type Cell = (String, &'static str, f64);
 
 impl<'a> Told<'a> {
-    /// Runs a load on a board in all settings.
-    ///
-    /// # Errors
-    /// A run fails.
+    /// Runs a load on a board in all settings. `seed`: seed of all random numbers of the runs.
     pub fn of(load: &'a Load, board: &'a Board, seed: u64) -> Result<Self, Failure> {
         let one = |(name, way)| run(board, load, way, seed).map(|seen| (name, seen));
         let seen = SETTINGS.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
@@ -41,8 +38,8 @@ impl<'a> Told<'a> {
         rows
     }
 
-    /// Returns rows, one for each setting, with what a user of the function notices: rate,
-    /// latencies, wake-ups, and the idle share of the CPU.
+    /// Returns rows for the settings, with the figures that a user of the card's I/O function can
+    /// measure: rate, latencies, wake-ups, and the idle share of the CPU.
     pub fn rows(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let o = &seen.outcome;

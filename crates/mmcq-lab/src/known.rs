@@ -1,4 +1,5 @@
-//! Cache of results that may be needed again.
+//! Cache of computed results that several threads share, so that the same input is computed only
+//! once.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -26,8 +26,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Largest number of polls of the controller in one step of a thread that polls without sleeping.
-/// It sees what other threads do only after the step.
+/// Largest number of polls of the controller that a thread makes without interruption when it polls
+/// without sleeping. The thread sees what other threads do only after these polls.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.
@@ -40,7 +40,8 @@ pub struct Context {
     pub entry_ns: u64,
     /// Time in ns from the hard interrupt to the start of the deferred interrupt (tasklet).
     pub tasklet_ns: u64,
-    /// Time in ns that a spinner needs to poll the controller once.
+    /// Time in ns of one poll of the controller by a thread or handler that polls it instead of
+    /// leaving.
     pub look_ns: u64,
 }
 
@@ -80,8 +81,8 @@ pub struct Ours<H: Host, const N: usize> {
     thread: Thread,
     thread_runs: bool,
     context: Context,
-    /// Whether a hard interrupt came and its line was masked, and the context that calls the engine
-    /// has not run since then.
+    /// Whether a hard interrupt has masked the controller's interrupt line, and the context that
+    /// calls the engine has not run since.
     noted: bool,
     /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
@@ -138,7 +139,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
-    /// Lets jobs read these boot areas. Call it before the machine runs.
+    /// Sets the boot areas from which jobs may read; `None`: there are none. Call it before the
+    /// machine runs.
     pub fn with_boot(mut self, boot: Option<Boot>) -> Self {
         self.boot = boot;
         self
@@ -166,7 +168,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         known.unwrap_or(Erase::Erase)
     }
 
-    /// Returns the partition access that reads this I/O from a boot area.
+    /// Returns the partition access that reads this I/O from the boot area with the number `area`.
     fn visit(&self, area: u8, io: &Io) -> PartitionAccess {
         let (config, switch_ns) = self.boot.map_or((0, 0), |boot| (boot.config, boot.switch_ns));
         PartitionAccess {
@@ -219,8 +221,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes the completed I/Os of `work` from the engine. A soft interrupt of this core, or the
-    /// spinner, will complete them for their jobs.
+    /// Takes the completed I/Os of `work` from the engine. They are completed for their jobs later:
+    /// by a soft interrupt of this core, or by the job that spins.
     fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
@@ -288,8 +290,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Calls the engine from a context other than the hard interrupt. `interrupt`: the controller
-    /// has an event. If a deadline of the engine is over, the engine handles that, too.
+    /// Calls the engine from the deferred interrupt or a thread. `interrupt`: the controller has an
+    /// event for the engine. The engine also handles a deadline that has passed.
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
         // Some hosts may unmap only in a thread: the deferred interrupt leaves the deadline 0 ("at
         // once") to it.
@@ -311,8 +313,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.handle(sys, work, core);
     }
 
-    /// Calls the engine from the deferred interrupt or the thread. If a hard interrupt came before,
-    /// unmasks its line afterwards.
+    /// Calls the engine from the deferred interrupt or the thread, on the CPU core `core`. If a
+    /// hard interrupt came before, unmasks its line afterwards.
     fn turn_noted(&mut self, sys: &mut System, core: u8) {
         sys.lock();
         let noted = std::mem::take(&mut self.noted);
@@ -323,7 +325,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         sys.unlock();
     }
 
-    /// Handles a poll of the controller by the spinning job.
+    /// Handles a poll of the controller by the spinning job with the number `job`, on the CPU core
+    /// `core`.
     fn look(&mut self, sys: &mut System, job: u32, core: u8) {
         let mut list = std::mem::take(&mut self.spun);
         self.complete(sys, &mut list);
@@ -374,8 +377,9 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Sets the machine's timer to the engine's next deadline. A set timer is never moved to a
-    /// later time: if it expires before the deadline, it is set again.
+    /// Sets the machine's timer to `deadline_ns`, the engine's next deadline (`None`: there is
+    /// none). A set timer is never moved to a later time: if it expires before the deadline, it is
+    /// set again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         if self.context.advance == Advance::Spin {
             return;

@@ -53,7 +53,7 @@ const RANGE: &str = "range";
 const INTERVAL: &str = "interval";
 /// Kinds of sources. The text of each source in a card's file begins with one of them.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
-/// Switches of a board that its file may leave out.
+/// Keys of the settings that a board's file may leave out.
 const SWITCHES: [&str; 16] = [
     "busy",
     "defer_completion",
@@ -199,7 +199,8 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
 }
 
 /// Adds ranges and intervals to these parameters, as the tables named `range` and `interval` in a
-/// card's file give them.
+/// card's file give them. `key`: the table of the file that is searched, with all tables in it;
+/// `value`: its content.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {
@@ -220,8 +221,8 @@ fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardErr
     Ok(())
 }
 
-/// Parses a parameter of the form `{ value, kind, source, range }`; `None`: the table has another
-/// form.
+/// Returns the parameter `key` from a table of the form `{ value, kind, source, range }`; `None`:
+/// the table has another form.
 fn quantity(key: &str, table: &Table) -> Option<Param> {
     let quantity: platform::Quantity = Value::Table(table.clone()).try_into().ok()?;
     Some(Param {

@@ -65,7 +65,8 @@ const BUILT_IN: [(&str, &str); 19] = [
     ("adma3-sprd", include_str!("../platforms/adma3-sprd.toml")),
 ];
 
-/// Boards of the SDIO experiment, whose files have another form.
+/// Files of the boards of the SDIO experiment, by name. They have other keys than the files of
+/// boards with a block device.
 pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-s3c24a0", include_str!("../platforms/sdio-s3c24a0.toml")),
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
@@ -109,7 +110,7 @@ pub enum Kind {
 pub struct Quantity {
     /// Value, in the unit that the quantity's name ends with.
     pub value: f64,
-    /// Kind of the number's origin.
+    /// Where the number is from: a data sheet, an assumption, a fit, or a measurement.
     pub kind: Kind,
     /// Origin of the number in words.
     pub source: String,
@@ -121,7 +122,7 @@ pub struct Quantity {
     pub interval: Option<[f64; 2]>,
 }
 
-/// Named numbers of a board's file with their origins; times in ns.
+/// Named times and costs of a board's file, in ns, each with where it comes from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
@@ -382,7 +383,9 @@ impl Platform {
     }
 }
 
-/// Returns the table of a platform, merged over the table of the platform that it extends.
+/// Returns the table of the platform `name`, merged over the table of the platform that it extends.
+/// `beside`: folder from which the path of a file counts; `depth`: number of platforms that extend
+/// this one, to end an endless chain.
 fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, PlatformError> {
     if depth >= DEPTH_MAX {
         return Err(PlatformError::new(format!(
@@ -543,7 +546,7 @@ fn quantities(
 }
 
 impl Times {
-    /// Returns whether the file contains a number of this name.
+    /// Returns whether the board's file contains a time of this name, such as a cost.
     pub fn has(&self, name: &str) -> bool {
         debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().any(|t| t.0 == name)

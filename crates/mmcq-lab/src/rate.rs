@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// A unit of rates.
+/// A unit in which rates are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
     /// MiB/s: 1048576 bytes per second.
@@ -24,8 +24,8 @@ impl Rate {
         }
     }
 
-    /// Converts a rate in MiB/s to this unit. The rate was measured over `requests` requests with
-    /// `bytes` bytes together.
+    /// Converts a rate of `mib_per_s` MiB/s to this unit. The rate was measured over `requests`
+    /// requests with `bytes` bytes together.
     pub fn of(self, mib_per_s: f64, requests: f64, bytes: f64) -> f64 {
         let bytes_per_s = mib_per_s * f64::from(1 << 20);
         match self {

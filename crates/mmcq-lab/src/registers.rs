@@ -94,8 +94,8 @@ fn kind(card: &Card) -> String {
     }
 }
 
-/// Adds the fields of the CID. `made` returns year and month of manufacture, for which an eMMC's CID
-/// alone is not enough.
+/// Adds the fields of the CID in `raw`. `emmc`: the register is that of an eMMC. `made` returns
+/// year and month of manufacture, for which an eMMC's CID alone is not enough.
 fn cid(of: &mut Of, raw: &[u32; 4], emmc: bool, made: impl FnOnce(&Cid) -> (u16, u8)) {
     of.put("raw", words(raw));
     let cid = if emmc { Cid::parse_emmc(raw) } else { Cid::parse_sd(raw) };

@@ -39,7 +39,7 @@ pub use waiting::Waiting;
 /// Number of request slots of mmcq's engine in a run.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 
-/// Stack that serves the jobs, and the stack whose CPU costs are charged for it.
+/// Which stack serves the jobs: Linux or mmcq, in which configuration, and with which CPU costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Linux's block driver without the software queue (HSQ): it prepares one request while the one
@@ -77,8 +77,8 @@ pub enum Setting {
     Cqe,
     /// [`Setting::Cqe`] with the CPU costs of mmcq's own code.
     CqeOwn,
-    /// mmcq with Linux's CPU costs; the card's command queue is used where that gains, driven by
-    /// the controller's queue engine if there is one.
+    /// mmcq with Linux's CPU costs; the card's command queue is used where that is faster, driven
+    /// by the controller's queue engine if there is one.
     Auto,
     /// [`Setting::Auto`] with the CPU costs of mmcq's own code.
     AutoOwn,
@@ -97,7 +97,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// All settings that a run can have.
+    /// All settings that a run can have: which stack serves the jobs, and whose CPU costs count.
     pub const ALL: [Setting; 21] = [
         Setting::None,
         Setting::HsqTag,
@@ -240,7 +240,7 @@ pub enum RunError {
     Flush {
         /// Name of the job.
         job: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack and its scheduler) that cannot execute the job's flushes.
         setting: &'static str,
     },
     /// The setting does not support some requests of the recorded trace: models of Linux discard
@@ -249,7 +249,7 @@ pub enum RunError {
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
     Recorded {
-        /// Name of the setting.
+        /// Name of the setting (the compared stack) that cannot replay the trace.
         setting: &'static str,
         /// Kinds of requests that are not supported, as a list with commas (such as
         /// `discard,flush`).
@@ -269,7 +269,7 @@ pub enum RunError {
     Host {
         /// Name of the board.
         platform: String,
-        /// Name of the setting.
+        /// Name of the setting (the compared stack) that needs the capability.
         setting: &'static str,
         /// What the host lacks, and which setting to use instead.
         misses: &'static str,
@@ -279,11 +279,11 @@ pub enum RunError {
         "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
     )]
     Queue {
-        /// Name of the card.
+        /// Name of the card that has no usable command queue.
         card: String,
-        /// Name of the setting.
+        /// Name of the setting (stack and configuration) that was to run.
         setting: &'static str,
-        /// What the card or the controller has instead.
+        /// What the card or the controller has instead of a command queue that the setting can use.
         found: String,
     },
     /// The card or the controller supports no packed commands.
@@ -293,7 +293,7 @@ pub enum RunError {
     Packed {
         /// Name of the card.
         card: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack, and the context in which it runs).
         setting: &'static str,
         /// What the card or the controller has instead of what the setting needs.
         found: String,
@@ -303,7 +303,7 @@ pub enum RunError {
     Chains {
         /// Name of the board.
         platform: String,
-        /// Name of the setting.
+        /// Name of the setting (the stack, and the context in which it runs).
         setting: &'static str,
     },
     /// A completion was lost, so that jobs wait for ever.
@@ -345,7 +345,7 @@ pub struct Counters {
     pub bytes: u64,
     /// Counters of the bus: commands, and times in which the bus was in use or waited.
     pub bus: BusStats,
-    /// Activity of the card's flash that no command shows.
+    /// Work inside the card's flash that the bus does not show, such as garbage collection.
     pub work: Work,
     /// Counters of the CPU: interrupts, context switches, wake-ups, busy time.
     pub cpu: Counts,

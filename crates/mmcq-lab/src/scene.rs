@@ -79,7 +79,7 @@ pub struct Loaded {
     pub platform: Platform,
     /// Workers of the jobs: one for each thread of a job.
     pub workers: Vec<Worker>,
-    /// Jobs of the run, after the changes.
+    /// Jobs of the run, after the user's changes.
     pub file: JobFile,
 }
 

@@ -1,5 +1,5 @@
-//! Rate and depth of a run over virtual time, in steps of equal length. The number of steps is
-//! limited, however long the run is.
+//! Two curves over the virtual time of a run: the rate, and the number of requests under way. They
+//! have steps of equal length; the number of steps is limited, however long the run is.
 
 use crate::system::{Io, System};
 use mmcq::host::Direction;
@@ -8,14 +8,16 @@ use std::rc::Rc;
 
 /// Largest number of time steps of a run. A run that is long enough has at least half of them.
 const STEPS: usize = 256;
-/// Length in ns of a time step in a short run.
+/// Length in ns of the time steps at the beginning of a run, by which the rate is recorded. A
+/// longer run has longer steps.
 const STEP_NS: u64 = 1_000;
-/// Smallest mean number of I/Os that end in a step; with fewer, the rate would be noise.
+/// Smallest mean number of I/Os that end in a time step; with fewer, the rate of the step would be
+/// noise.
 const IOS: usize = 32;
 
 thread_local! {
-    /// Recorder of the time steps of the machine that runs on this thread; `None`: nothing is
-    /// recorded.
+    /// Recorder of rate and depth over time for the simulation that runs on this thread; `None`:
+    /// nothing is recorded.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
@@ -27,15 +29,15 @@ pub struct Step {
     /// Sum over all I/Os of the time in ns for which each was under way within this step. Divided
     /// by the length of the step, it is the mean queue depth.
     pub depth_ns: u64,
-    /// Time in ns after the start of the load at which the first I/O in this step was submitted;
-    /// `None`: no I/O was submitted in it.
+    /// Time in ns after the start of the load at which the first I/O of this time step was
+    /// submitted; `None`: no I/O was submitted during the step.
     pub first_ns: Option<u64>,
 }
 
 /// Rate and depth of a run, in time steps of equal length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Length of each time step in ns.
+    /// Length in ns of each time step in which the rate of the run is recorded.
     pub step_ns: u64,
     /// The time steps of the run in order.
     pub steps: Vec<Step>,
@@ -146,8 +148,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches this thread's recorder of time series, if there is one, to a machine whose load begins
-/// now. A log of I/Os that was set before stays in use.
+/// Attaches this thread's recorder of time series, if there is one, to a simulation whose load
+/// begins now. A log of I/Os that was set before stays in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

@@ -16,8 +16,8 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
-/// its CPU cost has been spent.
+/// One step of the stack that serves the jobs, or of the code around it ([`Front`]). The CPU first
+/// spends the step's cost in time; then the step is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.
@@ -26,7 +26,7 @@ pub enum Step {
     Admit,
     /// The worker has prepared the taken request (built its commands and mapped its memory).
     Prepared,
-    /// The worker has noticed the end of the previous transfer.
+    /// The worker was informed of the end of the previous transfer.
     Finished,
     /// The card's response to a status poll (CMD13) has arrived.
     Polled,
@@ -58,15 +58,15 @@ pub enum Action {
     Step(Step),
 }
 
-/// An event of the machine.
+/// An event of the simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An event of the CPU.
     Cpu(CpuEvent),
     /// The controller's interrupt reaches the core that handles it.
     Irq,
-    /// A timer of the front end has expired. The field is the timer's number: if a newer timer was
-    /// set, the event is outdated.
+    /// A timer of the front end ([`Front`], the model of a stack) has expired. The field is the
+    /// timer's number: if a newer timer was set, the event is outdated.
     Timer(u64),
     /// The sleep of the job with this number is over.
     Alarm(u32),
@@ -86,16 +86,18 @@ pub trait Front {
     /// Handles the controller's interrupt, in interrupt context.
     fn irq(&mut self, sys: &mut System);
 
-    /// Executes a step on this core, after the step's CPU cost has been spent.
+    /// Executes on this core a step of the stack's code, after the step's CPU cost has been spent.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
-    /// Handles the front end's timer that has expired, in interrupt context.
+    /// Handles the timer `number` of this stack or its environment, whose time has come. Called in
+    /// interrupt context.
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }
 
-    /// Called when a job has nothing to do until one of its I/Os is done, or until `until_ns`.
-    /// Returns true if the job must stay awake; the front end has then given it a step to execute.
+    /// Called when the job with the number `job` has nothing to do until one of its I/Os is done,
+    /// or until `until_ns`. Returns true if the job must stay awake; the front end has then given
+    /// it a step to execute.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false
@@ -119,7 +121,7 @@ pub struct System {
     pub cpu: Cpu<Action>,
     /// Virtual time that the running code has reached.
     pub time: Time,
-    /// CPU costs of the software around the stack.
+    /// CPU costs of the software around the stack, such as system calls, interrupts and wake-ups.
     pub costs: Costs,
     /// Random stream for the delays of kernel threads that are woken.
     pub wakes: Stream,
@@ -129,7 +131,8 @@ pub struct System {
     pub irq_core: u8,
     /// Memory with the data of the I/Os.
     pub buffers: Buffers,
-    /// State of the controller's interrupt line when the present action began.
+    /// State of the controller's interrupt line before the code that runs now (a job, the stack,
+    /// or an interrupt handler).
     pub line: Line,
     /// Function that is called at each submission of an I/O, and at each completion; `None`: no
     /// function is called.
@@ -443,8 +446,8 @@ impl System {
         self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
-    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os. Returns true if
-    /// the job has finished.
+    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os, on the CPU core
+    /// `core`. Returns true if the job has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
@@ -546,6 +549,6 @@ impl System {
 pub struct Stuck {
     /// Virtual time in ns of the last event. No later event was planned, although jobs waited.
     pub at_ns: u64,
-    /// Number of jobs that wait for an I/O for ever.
+    /// Number of jobs that wait for an I/O which will never complete.
     pub running: u32,
 }

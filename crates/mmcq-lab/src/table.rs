@@ -49,7 +49,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds a column to the table, unless all its cells are empty.
+    /// Adds a column with the heading `head`, in the group `group`, to the table, unless all its
+    /// cells are empty.
     pub fn add(&mut self, group: &str, head: &str, cells: Vec<String>) {
         if cells.iter().any(|text| !text.is_empty()) {
             self.columns.push(Column { group: group.to_owned(), head: head.to_owned(), cells });

@@ -33,8 +33,9 @@ pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usi
     Ok(true)
 }
 
-/// Listens at a path. A socket at that path without a listener is replaced; anything else at the
-/// path is an error and stays.
+/// Listens at a path. Returns the listener, and the name of its socket file. A socket file that no
+/// server uses any more is replaced. A socket in use, and any other file at the path, is an error
+/// and stays.
 pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {

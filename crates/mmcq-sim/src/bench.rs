@@ -1,5 +1,5 @@
-//! A bench for programs: a controller with a card in its slot and the stack that drives it, in
-//! virtual time.
+//! Test bench for programs that use mmcq: a controller with a card in its slot and the stack that
+//! drives it, in virtual time.
 //!
 //! ```
 //! use mmcq::block::BlockDevice;

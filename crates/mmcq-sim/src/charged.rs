@@ -18,20 +18,20 @@ use mmcq::spec::command::Command;
 /// does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
-    /// Cost of a call that starts a command with data, or that adds such a command to a chain of
-    /// commands.
+    /// Cost in ns of a call that starts a command with data, or that adds such a command to a chain
+    /// of commands.
     pub start_data_ns: u64,
-    /// Cost of a call that starts a command without data.
+    /// Cost in ns of a call that starts a command without data.
     pub start_command_ns: u64,
-    /// Cost of handling an interrupt, from the rise of the interrupt line until the driver has read
-    /// and cleared the controller's status.
+    /// Cost in ns of handling an interrupt, from the rise of the interrupt line until the driver
+    /// has read and cleared the controller's status.
     pub ack_ns: u64,
-    /// Cost of mapping a segment of memory for DMA.
+    /// Cost in ns of mapping a segment of memory for DMA.
     pub map_ns: u64,
-    /// Cost of unmapping a segment of memory.
+    /// Cost in ns of unmapping a segment of memory.
     pub unmap_ns: u64,
-    /// Cost of a call that asks the driver for its command queue engine, before each use of the
-    /// engine.
+    /// Cost in ns of a call that asks the driver for its command queue engine, before each use of
+    /// the engine.
     pub queue_ns: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct CallCosts {
 pub struct Charged<H> {
     inner: H,
     time: Time,
-    /// Costs of the calls from now on.
+    /// Virtual time that each call of the driver takes; a change is valid from the next call on.
     pub costs: CallCosts,
 }
 
@@ -49,12 +49,13 @@ impl<H> Charged<H> {
         Charged { inner, time, costs }
     }
 
-    /// Returns the wrapped driver, to read from it.
+    /// Returns the wrapped driver, for code that only reads its state.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// Returns the wrapped driver, to change it or to call it without a charge.
+    /// Returns the wrapped driver, to change it or to call it without adding the CPU time of the
+    /// call to the virtual time.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }

@@ -23,7 +23,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Draws a latency in ns.
+    /// Draws a random delay in ns: around the mean, and with some probability much longer.
     pub fn draw(&self, stream: &mut Stream) -> u64 {
         let tail = stream.chance(self.tail_share);
         let mut ns = if self.mean_ns == 0 { 0.0 } else { self.mean_ns as f64 * stream.gamma16() };
@@ -43,7 +43,7 @@ pub enum Priority {
     RealTime,
 }
 
-/// Identifies a thread of the CPU model.
+/// Number by which the CPU model identifies a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread(pub u32);
 
@@ -53,7 +53,7 @@ pub enum CpuEvent {
     /// The present work of a core ends. The event has no effect if the core's work has changed
     /// since the event was scheduled.
     End {
-        /// Number of the core.
+        /// Number of the core whose work ends.
         core: u8,
         /// Generation number of the core's work when the event was scheduled. Each change of the
         /// work raises the number.
@@ -253,7 +253,7 @@ impl<A: Copy> Cpu<A> {
         id
     }
 
-    /// Returns the counters of the CPU.
+    /// Returns the counters of the CPU, such as interrupts, context switches and busy time.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -311,7 +311,8 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, to_ns, queue);
     }
 
-    /// Adds deferred work to a core. The core does it before any thread.
+    /// Adds deferred work (such as a soft interrupt) to a core, which does it before any thread. It
+    /// takes `cost_ns` of CPU time in ns; then `action` is due.
     pub fn defer<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -368,8 +369,9 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Handles an event. If it ends a piece of work, returns the action of that work: the caller
-    /// must do the action now, on the returned core, and then call [`Cpu::resume`].
+    /// Handles an event of the CPU. If it ends a piece of work, returns the core and the action of
+    /// that work: the caller must do the action now, on that core, and then call [`Cpu::resume`].
+    /// `None`: there is nothing to do.
     pub fn event<E: From<CpuEvent>>(
         &mut self,
         event: CpuEvent,
@@ -401,7 +403,8 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Resumes a core after the action that [`Cpu::event`] returned, which took until `end_ns`.
+    /// Resumes a core after the action that [`Cpu::event`] returned. The action lasted from
+    /// `from_ns` to `end_ns`. Events of the core are added to `queue`.
     pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
         self.counts.busy_ns += end_ns - from_ns;
         // An interrupt waits for the end of an action only on the same core, so the choice of cores

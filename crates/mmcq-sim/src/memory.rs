@@ -38,7 +38,7 @@ pub trait DeviceMemory {
     /// Reads `buffer.len()` bytes at bus address `bus`. On an error the buffer is filled with ones.
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError>;
 
-    /// Writes `data` at bus address `bus`.
+    /// Writes `data` to the memory behind the bus address `bus`, as the device does by DMA.
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
 
     /// Writes `data` at bus address `bus`, into a descriptor that the device has read there and now
@@ -109,9 +109,10 @@ struct Window {
     base: u64,
     shadow: Box<[u8]>,
     live: Option<Live>,
-    /// Offsets of the bytes of a `Read` mapping that the device has not written and that do not
-    /// hold poison yet. [`poison`](Self::poison) fills them only when it must: most devices write
-    /// the mapping from beginning to end, so that no byte is left to fill.
+    /// Offsets of the bytes of a `Read` mapping that neither the device has written nor
+    /// [`poison`](Self::poison) has filled with its test pattern (poison). The pattern is filled in
+    /// only when it must be: most devices write the mapping from beginning to end, so that no byte
+    /// is left to fill.
     fresh: Range<usize>,
 }
 
@@ -226,7 +227,8 @@ impl Inner {
         }
     }
 
-    /// Returns the index of the window that contains the address `bus`; `None` if there is none.
+    /// Returns the index of the mapping (window) that contains the bus address `bus`; `None` if
+    /// there is none.
     fn window_of(&mut self, bus: u64) -> Option<usize> {
         let inside = |w: &Window| bus >= w.base && bus - w.base < w.shadow.len() as u64;
         if self.windows.get(self.last).is_some_and(inside) {
@@ -240,8 +242,8 @@ impl Inner {
         Some(index)
     }
 
-    /// Returns window and offset of a device's access; `None` if the access is not allowed.
-    /// `needed` is the direction that the mapping must have.
+    /// Returns window and offset of a device's access to `len` bytes at bus address `bus`; `None`
+    /// if the access is not allowed. `needed` is the direction that the mapping must have.
     fn span(&mut self, bus: u64, len: usize, needed: Direction) -> Option<(usize, usize)> {
         let verb = if needed == Direction::Write { "read" } else { "write" };
         let Some(index) = self.window_of(bus) else {

@@ -76,7 +76,7 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
 pub struct Shard {
     /// Index of this shard (part of the work), from 0.
     pub index: usize,
-    /// Number of shards.
+    /// Number of shards (equal parts) into which the work is divided.
     pub count: usize,
 }
 

@@ -10,32 +10,34 @@
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Lie {
-    /// A write is also stored 1 MiB behind its own place.
+    /// Planted bug: a write is also stored 1 MiB behind its own place.
     WritesFar = 1,
-    /// A write also changes the sector after its last one, which gets the data of its first sector.
+    /// Planted bug: a write also changes the sector after its last one, which gets the data of its
+    /// first sector.
     WritesNear,
-    /// A write to the user area also changes boot partition 1.
+    /// Planted bug: a write to the user area also changes boot partition 1.
     ChangesBoot,
-    /// A write to the user area also changes the first general purpose partition.
+    /// Planted bug: a write to the user area also changes the first general purpose partition.
     ChangesGeneral,
-    /// A write to the user area also changes the RPMB.
+    /// Planted bug: a write to the user area also changes the RPMB.
     ChangesRpmb,
-    /// After a failed write, reads return the new and the old content alternately.
+    /// Planted bug: after a failed write, reads return the new and the old content alternately.
     FailedFlips,
-    /// A failed write is stored some commands later.
+    /// Planted bug: a failed write is stored some commands later.
     FailedComesLate,
-    /// A failed write is stored, and some commands later its data vanish.
+    /// Planted bug: a failed write is stored, and some commands later its data vanish.
     FailedVanishes,
-    /// Discarded sectors read alternately as erased and with the content from before the discard.
+    /// Planted bug: discarded sectors read alternately as erased and with the content from before
+    /// the discard.
     DiscardFlips,
-    /// Erased sectors read alternately as 00h and as FFh.
+    /// Planted bug: erased sectors read alternately as 00h and as FFh.
     ErasedFlips,
-    /// A power cut restores erased data, even after a flush.
+    /// Planted bug: a power cut restores erased data, even after a flush.
     EraseUndone,
-    /// A sector that a power cut has torn can be read from the second attempt on. It then has the
-    /// first version that was ever written to it.
+    /// Planted bug: a sector that a power cut has torn can be read from the second attempt on, and
+    /// then has the first version that was ever written to it.
     TornIsOld,
-    /// After the first fault, one block in sixteen cannot be read any more.
+    /// Planted bug: after the first fault, one block in sixteen cannot be read any more.
     ReadsFail,
 }
 
@@ -66,7 +68,8 @@ pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
-/// Returns whether the cards of this thread have a planted bug (lie); always false in this build.
+/// Returns whether the cards of this thread have a planted bug (a wrong behaviour, called lie, that
+/// tests the checker). Always false in this build, which has no planted bugs.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {

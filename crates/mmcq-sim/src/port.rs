@@ -68,7 +68,8 @@ impl<M> Clone for Port<M> {
 }
 
 impl<M: RegisterFile> Port<M> {
-    /// Makes a port to `model`, with counters at 0.
+    /// Makes a port to `model`, with counters at 0. Each read and each write of a register advances
+    /// `time` by `read_cost_ns` or `write_cost_ns`.
     pub fn new(model: Rc<RefCell<M>>, time: Time, read_cost_ns: u64, write_cost_ns: u64) -> Self {
         Port { model, time, read_cost_ns, write_cost_ns, counters: Rc::default() }
     }

@@ -13,7 +13,7 @@ use crate::card::{Answer, BusState};
 pub enum Signal<'a> {
     /// The host changes the state of the bus.
     Bus {
-        /// Time of the change in ns.
+        /// Time in ns at which the host changed the state of the bus.
         at_ns: u64,
         /// New state of the bus.
         bus: BusState,
@@ -69,7 +69,7 @@ pub enum Signal<'a> {
         good: bool,
         /// Time of the status' start bit in ns.
         start_ns: u64,
-        /// Time of the status' end bit in ns.
+        /// Time in ns of the end bit of the CRC status.
         end_ns: u64,
     },
     /// The card holds DAT0 low (busy).
@@ -83,7 +83,7 @@ pub enum Signal<'a> {
     ClockStopped {
         /// Time in ns at which the clock stops.
         from_ns: u64,
-        /// Time in ns at which the clock runs again.
+        /// Time in ns at which the card's clock runs again after it was stopped.
         until_ns: u64,
     },
     /// The level of the interrupt line changed.

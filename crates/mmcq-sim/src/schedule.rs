@@ -47,7 +47,8 @@ enum Step {
 pub struct Line {
     /// Time of the event in nanoseconds from the beginning of the schedule.
     pub at_ns: u64,
-    /// Name of a fault, or `cut` or `out`.
+    /// Name of what happens: a fault of the catalogue, `cut` (the card loses its supply) or `out`
+    /// (the card is out of the slot).
     pub what: String,
     /// Duration in ns; 0 for an event that happens once.
     pub for_ns: u64,

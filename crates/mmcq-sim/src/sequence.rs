@@ -66,7 +66,8 @@ pub fn write(state: u64, bytes: &mut [u8]) {
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
-/// Returns whether these are the words of the sequence that begins with this state.
+/// Returns whether these words are the outputs of the random generator (SplitMix64) that begin with
+/// this state.
 #[must_use]
 pub fn is(state: u64, words: &[[u8; WORD]]) -> bool {
     differences(state, words) == 0

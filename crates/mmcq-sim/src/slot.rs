@@ -12,7 +12,8 @@ use crate::stats::{BusEvent, BusStats};
 use crate::wire::Beat;
 use crate::world::Device;
 
-/// Largest number of alarms of a model.
+/// Largest number of alarms of a controller model. An alarm is a virtual time at which the model
+/// has to act.
 const ALARMS: usize = 12;
 
 /// A callback that gets every event on the bus.
@@ -54,7 +55,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns whether the line is low and no fault holds it low.
+    /// Returns whether the interrupt line can rise: it is low, and no fault keeps it low.
     pub fn may_rise(&self) -> bool {
         !self.high && !self.lost
     }
@@ -76,7 +77,8 @@ impl Line {
         self.lost = false;
     }
 
-    /// Sets the level of the line. Returns true if it changed.
+    /// Sets the level of the line: high if `high`, otherwise low. Returns true if the level has
+    /// changed.
     pub fn set(&mut self, high: bool) -> bool {
         std::mem::replace(&mut self.high, high) != high
     }
@@ -244,8 +246,8 @@ pub(crate) trait Core {
         self.struck_anywhere(point, strike, now_ns)
     }
 
-    /// Counts the event of a response. Returns the fault that strikes it; `None` if no fault
-    /// strikes.
+    /// Counts a response as an event at which a fault may strike. Returns the fault that strikes
+    /// it; `None` if no fault strikes.
     fn strike_answer(&mut self, answer: Answer, now_ns: u64) -> Option<Strike> {
         let strike = self.strike(Point::Response, now_ns);
         let is_lost = matches!(strike, Some(Strike::Lost | Strike::Crc | Strike::EndBit | Strike::Index));
@@ -385,8 +387,8 @@ pub trait Controller: Core + Device {
         card
     }
 
-    /// Switches the card's power off or on, independently of the controller. The controller does
-    /// not report the change.
+    /// Switches the card's power on (`on`) or off, independently of the controller. The controller
+    /// does not report the change.
     fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();

@@ -149,8 +149,8 @@ pub enum BusEvent {
     Interrupt {
         /// Time in ns at which the line was asserted.
         at_ns: u64,
-        /// Interrupt status at that time, as in the controller's own register (SDHCI: 30h; rtsx:
-        /// BIPR).
+        /// Value of the controller's own interrupt status register when the line was asserted
+        /// (SDHCI: 30h; rtsx: BIPR).
         status: u32,
     },
 }

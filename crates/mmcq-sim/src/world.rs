@@ -19,7 +19,7 @@ pub trait Device {
     /// by the CPU; `None` if there is none.
     fn next_event_ns(&self) -> Option<u64>;
 
-    /// Returns the level of the interrupt line.
+    /// Returns whether the interrupt line is asserted.
     fn irq(&self) -> bool;
 }
 
@@ -33,11 +33,11 @@ pub struct Queue<E> {
     /// The nearest events, with the next one at the end of the list. The list is empty only if the
     /// whole queue is empty.
     soon: Vec<(u64, E)>,
-    /// All other events, with the next one at the front.
+    /// All events that are not in the list of the nearest ones, with the next one at the front.
     later: VecDeque<(u64, E)>,
 }
 
-/// Largest number of events in the list of near ones.
+/// Largest number of events in the list of the nearest ones (`soon`); further ones are in `later`.
 const SOON_MAX: usize = 32;
 
 impl<E> Default for Queue<E> {
@@ -47,7 +47,7 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Makes an empty queue.
+    /// Makes a queue without events.
     pub fn new() -> Self {
         Self::default()
     }
@@ -123,12 +123,12 @@ impl Stream {
         ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Returns true with this probability.
+    /// Returns true with the probability `share`, 0 to 1.
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.unit() < share
     }
 
-    /// Draws from an exponential distribution with mean 1.
+    /// Draws a random number from an exponential distribution with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -ln(self.unit())
     }

@@ -261,6 +261,39 @@ fn a_card_that_the_supervisor_works_on_sleeps_afterwards() {
     rig.checked();
 }
 
+/// Checks a flush that reports a loss, after which the engine asks the supervisor to initialise the
+/// card. The supervisor finishes its work before the supply goes off, and does not give the card to
+/// the engine afterwards.
+#[test]
+fn a_card_that_the_supervisor_works_on_goes_off_afterwards() {
+    let rig = Rig::with("emmc-51-full", CACHED);
+    rig.one(rig.write(64, 8, 1)).result.unwrap();
+    rig.ills.borrow_mut().brown_out = true;
+    let off = power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short);
+    let mut off = pin!(off);
+    assert!(off.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    while rig.taken(RecoveryStep::Reinit) == 0 || !rig.stack.with(|engine| engine.is_idle()) {
+        rig.turn();
+    }
+    // The flush has ended, and its caller is not polled yet. The card no longer answers, and
+    // another client uses it.
+    rig.ills.borrow_mut().mute = true;
+    let read = rig.read(0, 8);
+    while rig.taken(RecoveryStep::Reinit) == 1 {
+        timed::turn(rig.stack, &rig.model, &rig.time).unwrap();
+    }
+    assert!(off.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    rig.poll_supervisor();
+    let (result, _) = rig.drive(off);
+    assert_eq!(result, Err(Error::CacheLost));
+    assert!(rig.stack.with(|engine| engine.card_params().is_none()), "{:?}", rig.trace());
+    let _ = rig.one(read);
+    let (commands, trace) = (rig.ills.borrow().commands, rig.trace());
+    rig.until(rig.time.now() + 10_000 * MS);
+    assert_eq!((rig.ills.borrow().commands, rig.trace()), (commands, trace), "the supply is off");
+    rig.checked();
+}
+
 /// Checks a card without a cache: a write that was reported as complete early is lost with the
 /// power, and the caller gets an error.
 #[test]

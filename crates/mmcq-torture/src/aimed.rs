@@ -19,13 +19,14 @@ use mmcq_sim::faults::{Point, Shot, Strike};
 /// Names of the campaigns, in the order of [`CAMPAIGNS`].
 pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
-/// Type of a campaign in this file. It takes the number of threads and a callback for its progress.
+/// Type of an aimed campaign: a function that takes the number of threads and a callback for its
+/// progress, and returns what it has counted.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
-/// All campaigns of this file, which aim at situations that random faults seldom cause.
+/// All aimed campaigns, each of which causes one situation that random faults seldom cause.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
-/// Executes all campaigns of this file, one after the other.
+/// Executes all aimed campaigns ([`CAMPAIGNS`]), one after the other. `jobs`: number of threads.
 pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let mut total = Score::default();
     for campaign in CAMPAIGNS {
@@ -124,7 +125,8 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 }
 
 /// Returns the shortest delay in ns of a read's response that makes the run longer by more than
-/// [`LATER_NS`]. A response with a shorter delay still comes before the end of the read's data.
+/// [`LATER_NS`] than the run without a delay (`clean`). A response with a shorter delay still comes
+/// before the end of the read's data. `late` makes the case for a delay.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {
@@ -220,7 +222,9 @@ const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
 const WRITTEN: u32 = 8;
 
 /// Makes a block bad in a write that the engine sends in pieces. The response to the next piece
-/// reports the error, which belongs to the request of the bad block.
+/// reports the error, which belongs to the request of the bad block. The cases run on `jobs`
+/// threads; `progress` is called with the number of machines that have been done since its last
+/// call.
 fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, WRITTEN), (Asked::Read, 0, WRITTEN)];
     spread(jobs, &|index, bench, score| {

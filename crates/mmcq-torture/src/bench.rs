@@ -107,7 +107,8 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// Takes a free piece of memory for this number of blocks; `None` if no piece is free.
+    /// Takes a free memory block of the bench that is large enough for a request of `blocks`
+    /// blocks; `None` if none is free.
     pub(super) fn take_piece(&mut self, blocks: u32) -> Option<usize> {
         let fits = |&piece: &usize| (piece >= SMALL) == (blocks > LONGEST);
         let at = self.free.iter().rposition(fits)?;
@@ -120,7 +121,7 @@ impl Bench {
         if self.is_shifted { piece % 2 } else { 0 }
     }
 
-    /// Makes a bench. Each thread has its own.
+    /// Makes a bench: the memory, wakers, profiles and checker that the runs of one thread reuse.
     #[must_use]
     pub fn new() -> Self {
         let mask = Arc::new(AtomicU64::new(0));

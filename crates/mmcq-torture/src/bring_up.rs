@@ -41,7 +41,7 @@ const STEPS_MAX: u64 = 20_000_000;
 const EVENTS_MAX: u64 = 4_000;
 /// Interval of the bytes on an SPI bus that a fault strikes: one in seven.
 const EVERY_BYTE: u64 = 7;
-/// Number of pairs of faults for each slot.
+/// Number of pairs of faults that the campaign injects in the bring-ups of each [`Slot`].
 pub const PAIRS: u64 = 300;
 /// Extra time in ns that a bring-up with two faults may take.
 const PAIR_EXTRA_NS: u64 = 4_000_000_000;
@@ -64,15 +64,17 @@ pub struct Slot {
 /// Function of the stack that brings the card up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The function `bring_up`.
+    /// The function [`bring_up`](card::bring_up), which finds out itself what kind of card is in
+    /// the slot.
     Any,
     /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
-    /// The function `bring_up_io`.
+    /// The function `bring_up_io`, for a card with I/O functions.
     Io,
-    /// The function `supervise`: the card was removed and is inserted again.
+    /// The function `supervise`, which notices that the card was removed, and brings it up after it
+    /// is inserted again.
     Kept,
 }
 
@@ -149,12 +151,12 @@ struct Speed {
     width: Width,
 }
 
-/// Results of the bring-ups in one slot.
+/// Results of the bring-ups in one slot (a controller with a card).
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// Number of bring-ups in which a fault happened.
     pub runs: u64,
-    /// Number of struck bring-ups that ended without a card.
+    /// Number of bring-ups that a fault struck and that ended without a card.
     pub failed: u64,
     /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
     /// without the fault.
@@ -162,7 +164,7 @@ pub struct Row {
     /// Number of bring-ups with a fault that ended at a bus speed more than one step below the
     /// best.
     pub slow: u64,
-    /// Longest extra time in ns of a bring-up that found the card.
+    /// Longest time in ns by which a fault made a successful bring-up longer than without faults.
     pub worst_ns: u64,
     /// Number of bring-ups that two faults struck.
     pub pairs: u64,
@@ -347,8 +349,9 @@ fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     Ok(Box::new(io.build().0.with_memory(memory)))
 }
 
-/// Executes one bring-up with these faults. With `again`, executes a second bring-up if the first
-/// has found no card.
+/// Executes one bring-up of the card in this slot, with the faults of `plan`. With `again`,
+/// executes a second bring-up if the first has found no card. Returns how the last one ended, and
+/// the faults with their counters.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
@@ -473,8 +476,9 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps these slots. Calls `progress` in each slot after each kind of fault, and once more after
-/// the pairs of faults.
+/// Sweeps faults over the bring-up of each of these slots (a controller with a card), on `jobs`
+/// threads. Calls `progress` in each slot after each kind of fault, and once more after the pairs
+/// of faults.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
     let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();

@@ -39,7 +39,7 @@ pub struct Operation {
     /// Whether the client waits for the answer by the slot's name
     /// ([`SlotId`](mmcq::engine::SlotId)), and not by a future.
     pub by_slot: bool,
-    /// Client of the request, and whether it waits for a write.
+    /// Client that sends the request; and for a write, whether this client waits for its result.
     pub origin: Origin,
     /// How the client gives the request up after `dropped_after` events.
     pub gives_up: GivesUp,
@@ -103,7 +103,7 @@ impl fmt::Display for Operation {
 }
 
 /// Returns the numbers of the partitions, apart from the user area, that requests may use on this
-/// card.
+/// card. `card`: index of the card in [`EVERY_CARD`](super::run::EVERY_CARD).
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
     match super::run::EVERY_CARD[card] {
@@ -113,7 +113,7 @@ pub fn areas(card: usize) -> &'static [u8] {
     }
 }
 
-/// Share of each kind of request in a case.
+/// Shares of the kinds of requests in a case, and of requests that run alone or are dropped.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     read: u64,
@@ -197,9 +197,10 @@ pub struct Case {
     /// events of each [`Point`] there were ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
-    /// what happens.
+    /// what happens; `None`: nothing happens to it.
     pub visit: Option<(u64, Visit)>,
-    /// Events at which the program does something with the whole stack, in order.
+    /// Events at which the program does something with the whole stack, such as suspending it, in
+    /// order.
     pub acts: Vec<(u64, Act)>,
 }
 
@@ -208,21 +209,23 @@ pub struct Case {
 pub enum Visit {
     /// The card is replaced by another card.
     Swap,
-    /// The card is replaced by another card, of another size if `other` is set, and comes back after
-    /// this number of events (0: never).
+    /// The card is replaced by another card (of another size if `other` is set). After `back`
+    /// events the first card is in the slot again; 0: never.
     Swaps {
-        /// Number of events after which the first card comes back.
+        /// Number of events after which the first card is in the slot again; 0: never.
         back: u16,
-        /// Whether the other card has another size.
+        /// Whether the card that replaces the first card has another size.
         other: bool,
     },
     /// The same card goes out and in again (bouncing contacts); the field is the number of times.
     Bounce(u8),
-    /// The card stays in the slot, and its CSD write-protects it for this number of events.
+    /// The card stays in the slot, and its CSD write-protects it for this number of events of the
+    /// controller.
     Protect(u32),
 }
 
-/// What a campaign wants in its random cases.
+/// What a campaign of tests demands of its random cases: how many faults, power cuts and requests,
+/// and which cards.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Mean probability that a kind of fault which a case has chosen strikes at an event of its
@@ -329,7 +332,8 @@ impl Case {
         }
     }
 
-    /// Makes some reads and writes go to other partitions, in some of the cases with an eMMC.
+    /// Makes some of the reads and writes in `operations` go to other partitions, in some of the
+    /// cases with an eMMC. `card`: the card's index in the list of cards.
     fn scatter(operations: &mut [Operation], card: usize, random: &mut Stream) {
         let areas = areas(card);
         if areas.is_empty() || !random.chance(0.4) {
@@ -370,8 +374,8 @@ impl Case {
         self.setup.refuses != Refuses::Nothing || matches!(self.visit, Some((_, Visit::Protect(_))))
     }
 
-    /// Draws which faults can strike, each with its own probability. One case in five has no
-    /// faults.
+    /// Draws which faults can strike, each with its own probability; `faults` is the mean of these
+    /// probabilities. One case in five has no faults.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;
@@ -390,7 +394,8 @@ impl Case {
         Luck::Chances(random.bits(), chances)
     }
 
-    /// Makes the card fail flushes in some cases, in addition to other faults.
+    /// Adds failing flushes of the card's cache to some cases, beside their other faults. `faults`:
+    /// mean probability of a fault at an event that it can strike.
     fn fail_flushes(luck: &mut Luck, random: &mut Stream, faults: f64) {
         if let Luck::Chances(_, chances) = luck
             && random.chance(0.1)
@@ -400,8 +405,9 @@ impl Case {
         }
     }
 
-    /// Draws the event at which something happens to the card, in some cases. A soldered card is
-    /// only replaced, which the host cannot notice by itself.
+    /// Draws the controller event, from 1 to `events`, at which the card is replaced, or is taken
+    /// out and put back several times. Returns `None` in nine of ten cases, and always if `faults`
+    /// is 0. A soldered card is only replaced, which the host cannot notice by itself.
     fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
         if faults <= 0.0 || !random.chance(0.1) {
             return None;

@@ -263,7 +263,8 @@ impl Tried {
         })
     }
 
-    /// Returns the cases in which a promise was broken, with the promise; at most eight are stored.
+    /// Returns the cases in which the stack broke a guarantee about data, each with the violation;
+    /// at most eight are stored.
     #[must_use]
     pub fn broken(&self) -> &[(Case, Violation)] {
         &self.all.failures
@@ -325,7 +326,8 @@ The columns:
 
 ";
 
-/// Returns the explanation of an example row, and of what the times do not show.
+/// Returns the text below the table: it explains one row as an example, and says what the times in
+/// the table do not show.
 fn reading(tried: &Tried) -> String {
     let mut text = String::new();
     let [once, stays] = entries()
@@ -382,7 +384,7 @@ either.
 
 ";
 
-/// Returns the text of the whole page about known failures.
+/// Returns the text of the documentation page about known failures, with the results `tried`.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
     let mut text = INTRODUCTION.to_owned() + &reading(tried);

@@ -6,7 +6,7 @@ use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, 
 #[expect(clippy::large_enum_variant, reason = "a machine has one")]
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {
-    /// A scheduler of the stack.
+    /// One of the schedulers that the stack offers, such as `Fifo`.
     Any(Any),
     /// A scheduler that picks a waiting request at random. The field is the state of the random
     /// generator.

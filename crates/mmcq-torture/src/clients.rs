@@ -82,8 +82,9 @@ impl<B: Platform> Client<'_, B> {
     }
 }
 
-/// Returns which of these clients (a bit each) is polled next: the one whose request was submitted
-/// first. Of two flushes that end together, the first one reports a loss.
+/// Returns the client that is polled next. `woken` has one bit for each client that was woken. The
+/// client with the oldest request comes first: if two flushes end together, the first one to be
+/// submitted must report a loss of data.
 pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>; SLOTS]) -> usize {
     let number =
         |client: &usize| clients.get(*client).and_then(Option::as_ref).map_or(u32::MAX, Client::number);
@@ -91,8 +92,8 @@ pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>;
 }
 
 impl Run<'_> {
-    /// Begins or continues a pause of this length, in which no request is submitted while other
-    /// events may happen. Returns true when the pause is over.
+    /// Begins or continues a pause of `rest_us` microseconds, in which no request is submitted
+    /// while other events may happen. Returns true when the pause is over.
     pub(super) fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;
@@ -104,8 +105,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
-    /// `Some(None)`: the operation has no data.
+    /// Takes memory of the bench for the data of an operation, and returns its index. `None`:
+    /// dropped requests still own all memory. `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
@@ -127,7 +128,9 @@ impl Run<'_> {
         self.bench.take_piece(operation.blocks).map(Some)
     }
 
-    /// Submits an operation as a request to the stack.
+    /// Submits an operation as a request to the stack. `piece`: index of the memory for its data;
+    /// `client`: index of the client that waits for the answer; `events`: number of events of the
+    /// run so far.
     pub(super) fn ask<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -369,10 +372,10 @@ impl Run<'_> {
         is_so || self.protected_ns.is_some_and(|ns| known || ns >= client.submitted_ns)
     }
 
-    /// Checks that a request's memory comes back as it was lent. Of a write, checks that one of its
-    /// sectors is unchanged; of a zero, that one of its sectors is zero. With `left`, a failed
-    /// request may also come back without its memory: the engine has then given the memory up to a
-    /// controller that no reset stops.
+    /// Checks the memory of a request that has ended: the request must give back the memory that it
+    /// was lent. After a write, one of its sectors must be unchanged; after a write of zeros, one
+    /// must be zero. `left`: a failed request may come back without its memory, since the engine
+    /// has given the memory up to a controller that no reset stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,
@@ -502,8 +505,8 @@ fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Ask
     Asking::new(Kind::PartitionAccess(visit), buf)
 }
 
-/// Returns the secure operation for these blocks: secure erase for whole groups, secure trim for
-/// others.
+/// Returns the secure operation for the `blocks` blocks from `lba` on: secure erase for whole
+/// groups, secure trim for others.
 fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     let group = u64::from(erasing.group_blocks.max(1));

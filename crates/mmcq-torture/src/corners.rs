@@ -180,8 +180,8 @@ fn erase(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// Distributes the requests over a larger window. All go to the user area, since other partitions
-/// may be smaller.
+/// Distributes the requests over a larger window of the card: its first `window` sectors. All go to
+/// the user area, since other partitions may be smaller.
 fn spread(case: &mut Case, window: u32, random: &mut Stream) {
     case.setup.window = window;
     // At the start of the card, erase groups begin at multiples of their size in the window.

@@ -229,7 +229,8 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Returns settings that only some cases have, most of them in the [corners](super::corners).
+/// Returns those settings of the case that differ from the usual ones, each with its value as text.
+/// Most of these settings are drawn in the [corners](super::corners).
 fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
     let some = [
         (setup.ones, "erased memory", "ones".to_owned()),

@@ -19,8 +19,9 @@ const ALPHABET: [(Asked, u32, u32); 6] = [
     (Asked::Read, 0, 1),
 ];
 
-/// Returns the machines that execute the programs. All have an eMMC with its cache on: one takes
-/// one request at a time, one takes four, and one polls the card's status for the end of busy.
+/// Returns the machines that execute the sequences of operations. All have an eMMC with its cache
+/// on: one takes one request at a time, one takes four, and one polls the card's status for the end
+/// of busy.
 fn setups() -> [Setup; 3] {
     let card = CARDS.iter().position(|card| *card == "emmc-hs200").unwrap_or(0);
     let plain = Setup { card, window: 2, ..Setup::PLAIN };
@@ -31,7 +32,8 @@ fn setups() -> [Setup; 3] {
     ]
 }
 
-/// Returns the number of programs of 1 to `length` operations.
+/// Returns the number of different sequences of 1 to `length` operations that the campaign
+/// executes.
 #[must_use]
 pub fn programs(length: u32) -> u64 {
     (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()

@@ -22,8 +22,9 @@ const TELLS_BUSY: f64 = 0.75;
 /// ([`Meddled`](super::meddled::Meddled)). They come in groups; the second value is the largest
 /// number of the engine's calls between two groups.
 const MEDDLED: (f64, u64) = (0.3, 200);
-/// Faults that strike in these cases in addition to those of all random cases: a failed voltage
-/// switch, a tuning block with a wrong CRC, a reset that never ends.
+/// Faults that strike in the random cases on mobile storage hosts and ST's SDMMC, in addition to
+/// those of all random cases: a failed voltage switch, a tuning block with a wrong CRC, a reset
+/// that never ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 

@@ -20,11 +20,12 @@ const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_2, 0.5), (0.002, 1.0)];
 const SHARES: [f64; 3] = [0.01, 0.1, 0.4];
 /// Share of a case's requests that become an erase, discard or zero; each case draws one value.
 const ERASES: [f64; 3] = [0.02, 0.1, 0.3];
-/// Size in sectors of the window that requests use: several erase groups of these cards.
+/// Size in sectors of the window (the part of the card to which the requests go): several erase
+/// groups of these cards.
 const WINDOW: u32 = 8192;
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases with large requests until the share's number of requests is reached, or
+/// until too many promises are broken. Calls `progress` with the number of requests of each case.
 pub fn large(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

@@ -1,4 +1,4 @@
-//! A machine, which exists from a power-on to the next power cut.
+//! A simulated board with its card, which exists from a power-on to the next power cut.
 
 use super::case::SLOTS;
 use mmcq::engine::FlushBy;
@@ -29,11 +29,12 @@ pub trait Model: Controller {
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    /// Time in ns by which the stack's clock is ahead of the machine's.
+    /// Time in ns by which the stack's clock is ahead of the time of the simulated board.
     static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Timer of the stack. It sets no alarm, since the machine reads the engine's deadline itself.
+/// Timer of the stack. It sets no alarm, since the simulated machine reads the engine's deadline
+/// itself.
 pub const TIMER: Timer = Timer { now_ns: stack_ns, set_alarm: |_| {} };
 
 /// Returns the time of the stack's clock in ns.
@@ -45,14 +46,14 @@ pub(super) fn stack_ns() -> u64 {
 /// each block needs one call.
 const CALLS_MAX: u32 = 4096;
 
-/// Result of one step of the machine.
+/// What happened in one step of the simulated board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The controller model had an event of its own.
+    /// The controller model has processed one of its own events, such as the end of a block.
     Event,
     /// The interrupt handler was called, or the time has advanced to the stack's deadline.
     Called,
-    /// No event can ever happen again.
+    /// The simulated board has no further event, and the stack waits for none: nothing can happen.
     Quiet,
     /// The driver did not clear its interrupt, which stays asserted.
     Storm,
@@ -60,7 +61,7 @@ pub enum Step {
 
 /// A machine: controller, memory, driver and engine, with the card in the slot.
 pub struct Machine<B: Platform> {
-    /// The engine, with its driver.
+    /// Handle of the engine, which contains the driver of the controller.
     pub stack: Stack<B>,
     /// Model of the controller.
     pub model: Rc<RefCell<dyn Model>>,
@@ -155,7 +156,7 @@ impl<B: Platform> Machine<B> {
     }
 
     /// Advances to the next event and handles it: an interrupt, an event of the controller, or the
-    /// stack's deadline.
+    /// stack's deadline. Returns which of these it was.
     pub fn step(&self) -> Step {
         if self.model.borrow().irq() {
             NOW_NS.set(self.time.now());
@@ -264,7 +265,7 @@ pub enum Keeps {
     Everything,
     /// Result number n for every sector, as [`Keeps::choices`] counts the results.
     Choice(u64),
-    /// A random result for each sector, from this seed.
+    /// What the cut leaves is drawn at random for each sector, from this seed.
     Luck(u64),
 }
 

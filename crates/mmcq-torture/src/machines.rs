@@ -40,7 +40,7 @@ use std::thread::LocalKey;
 const DESCRIPTORS: usize = 129;
 /// Number of memory segments in a task of the command queue engine.
 const PIECES: usize = 16;
-/// Number of transfers in a chain.
+/// Number of transfers in a chain (list of transfers that the controller executes).
 const CHAINED: usize = 8;
 /// Number of memory segments in the list of an SDMMC that has linked lists.
 const LISTED: usize = 64;
@@ -60,7 +60,7 @@ pub type BounceDriver = sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIP
 pub type QueueDriver = Narrow<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>;
 /// Driver of an SDHCI controller that executes chains (ADMA3).
 pub type ChainDriver = Narrow<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>;
-/// Driver of an SDHCI controller that leaves transfers open.
+/// Driver of an SDHCI controller that leaves transfers open (without a CMD12).
 pub type OpenDriver = Narrow<Streams<Port, ShadowMemory, DESCRIPTORS>>;
 /// Driver of Realtek's card reader.
 pub type ReaderDriver = Narrow<rtsx::Rtsx<ReaderPort, ShadowMemory>>;
@@ -68,8 +68,8 @@ type Narrowed<H> = Narrow<Meddled<H>>;
 /// Driver of a mobile storage host, and of its board (such as regulators and card detection).
 pub type HostDriver<L> =
     Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
-/// Driver of DesignWare's mobile storage host that leaves transfers open, and of its board (such as
-/// regulators and card detection).
+/// Driver of DesignWare's mobile storage host that leaves transfers open (without a CMD12), and of
+/// its board (such as regulators and card detection).
 pub type OpenHostDriver =
     Narrowed<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of ST's SDMMC, and of its board (such as regulators and card detection).
@@ -161,7 +161,7 @@ const PAGE: u64 = 4096;
 /// Boundary in bytes at which SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
-/// Size in bytes of a cache line of the machine that copies request data.
+/// Size in bytes of a cache line of those simulated boards that copy request data.
 const LINE: usize = 64;
 
 fn memory_of(setup: &Setup) -> ShadowMemory {
@@ -203,7 +203,8 @@ fn with_driver(
 }
 
 impl<P: Profile> Machine<(NoLock, Driver, P)> {
-    /// Makes a machine with an SDHCI controller; its power comes on at `now_ns`.
+    /// Makes a machine (controller, card and stack) with an SDHCI controller; its power comes on at
+    /// `now_ns`. `emmc`: the card is an eMMC.
     pub fn sdhci(
         setup: &Setup,
         profile: P,
@@ -242,8 +243,8 @@ impl Machine<(NoLock, BounceDriver)> {
 }
 
 impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
-    /// Makes a machine with an SDHCI controller that has a command queue engine; its power comes on
-    /// at `now_ns`.
+    /// Makes a machine with an SDHCI controller that has a command queue engine. The card is an
+    /// eMMC if `emmc`, otherwise an SD card; its power comes on at `now_ns`.
     pub fn queue_engine(
         setup: &Setup,
         profile: P,
@@ -298,8 +299,8 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
 }
 
 impl Machine<(NoLock, OpenDriver)> {
-    /// Makes a machine with an SDHCI controller that leaves transfers open; its power comes on at
-    /// `now_ns`.
+    /// Makes a machine with an SDHCI controller and a driver that leaves transfers open (the next
+    /// request continues them without a command). The power comes on at `now_ns`.
     pub fn open(
         setup: &Setup,
         writes: OpenWrites,
@@ -530,7 +531,8 @@ fn sdmmc_driver<const PIECES: usize>(
 }
 
 impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {
-    /// Makes a machine with a card in SPI mode on its own bus; its power comes on at `now_ns`.
+    /// Makes a machine (controller, card and stack) with a card in SPI mode on its own bus; its
+    /// power comes on at `now_ns`.
     pub fn spi(
         setup: &Setup,
         profile: P,

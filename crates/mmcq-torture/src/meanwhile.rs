@@ -10,16 +10,17 @@ use mmcq_sim::checker::{Fault, Violation};
 /// A time in which the program has suspended or halted the stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
-    /// Time in ns at which the program resumes the stack.
+    /// Time in ns at which the program lets the stack work again.
     until_ns: u64,
     /// Whether the stack is suspended; otherwise it is halted.
     refuses: bool,
-    /// Whether a request was refused in this pause.
+    /// Whether the stack has refused a request since the program suspended it.
     refused: bool,
 }
 
 impl Run<'_> {
-    /// Returns whether clients have to wait until the stack is resumed. One of them tries before.
+    /// Returns whether clients must not submit requests, because the stack is suspended. Returns
+    /// false once in each suspension: the stack must then refuse a request.
     pub(super) fn holds_back(&mut self) -> bool {
         self.pause.as_mut().is_some_and(|pause| pause.refuses && std::mem::replace(&mut pause.refused, true))
     }
@@ -29,8 +30,9 @@ impl Run<'_> {
         self.pause.is_some_and(|pause| pause.refuses)
     }
 
-    /// Ends a pause whose time is over, or begins the next act whose event has come. Returns whether
-    /// it did.
+    /// Ends a pause of the stack whose time is over. Outside of a pause, performs the next planned
+    /// act of the program ([`Act`], such as a halt of the stack), if the event at which it is
+    /// planned has happened. Returns true if it did either.
     pub(super) fn meanwhile<B: Platform>(
         &mut self,
         machine: &Machine<B>,
@@ -77,8 +79,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that nothing is left open or in doubt on the card when the engine of a suspended stack
-    /// is idle.
+    /// Checks, when the engine of a suspended stack is idle, that a power cut would lose no data:
+    /// all written sectors are in the card's flash.
     fn look_at_rest<B: Platform>(&mut self, machine: &Machine<B>) -> Result<(), Violation> {
         if !self.is_suspended() || !machine.is_settled() {
             return Ok(());

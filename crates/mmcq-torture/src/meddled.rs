@@ -1,5 +1,5 @@
 //! Wraps a driver, and calls some of its methods between the calls of the engine: methods that may
-//! be called at any time, also while a phase is in progress.
+//! be called at any time, also while a command is in progress.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,8 +17,9 @@ pub struct Meddled<H> {
 }
 
 impl<H: Host> Meddled<H> {
-    /// Wraps a driver. `every`: number of the engine's calls between two groups of inserted calls;
-    /// 0: none are inserted.
+    /// Wraps a driver, and calls further methods of the driver between the engine's calls. `every`:
+    /// number of the engine's calls between two groups of such inserted calls; 0: none are
+    /// inserted.
     pub const fn new(host: H, every: u16) -> Self {
         Meddled { host, every, calls: 0 }
     }

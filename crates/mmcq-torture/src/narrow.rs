@@ -25,7 +25,7 @@ const DURABLE: [f64; 3] = [0.0, 0.3, 0.9];
 /// Number of sectors of a reliable write of an old eMMC, which apart from this accepts only single
 /// sectors.
 const UNIT: u8 = 8;
-/// Sizes in sectors of the window that requests use; each case draws one value.
+/// Possible numbers of sectors that the requests of a case use; each case draws one of them.
 const WINDOWS: [u32; 2] = [24, 64];
 
 /// A driver that takes at most a given number of blocks at a time.
@@ -79,8 +79,9 @@ unsafe impl<H: Driver> Driver for Narrow<H> {
     }
 }
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases until they have had the number of requests that `share` asks for, or until
+/// the stack has broken too many guarantees about data. Calls `progress` with the number of
+/// requests of each case. Returns the score of all cases.
 pub fn narrow(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
@@ -91,7 +92,8 @@ pub fn draw(seed: u64) -> Case {
     usage::with(draw_plain(seed))
 }
 
-/// Draws the case of this seed, in which the program uses its stack in the plainest way.
+/// Draws the case of this seed. Leaves out what [`usage::with`] may add: several clients, other
+/// settings of the engine, and calls that concern the whole stack.
 #[must_use]
 pub fn draw_plain(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "narrow");

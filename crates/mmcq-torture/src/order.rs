@@ -7,12 +7,14 @@ use super::clients::Client;
 use mmcq::task::Platform;
 use mmcq_sim::checker::{Answer, Asked, Fault, Violation};
 
-/// What is known of the order in which the clients' requests end.
+/// The requests that have ended lately, and which clients have flushed: enough to check that
+/// requests end in an allowed order around flushes.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// Requests that ended well and that no flush was compared with yet: number, client, kind.
+    /// Requests that ended without an error and came after the last check of a flush: number,
+    /// client, kind. The next flush is compared with them.
     news: Vec<(u32, u8, Asked)>,
-    /// Whether each client has had a flush that ended, or has left one.
+    /// For each client: whether it has had a flush that ended, or has given up waiting for one.
     has_flushed: [bool; 256],
 }
 
@@ -23,7 +25,7 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// Notes the answer to a request.
+    /// Records the answer to request `number` of a client, for the next check of the order.
     pub fn note(&mut self, number: u32, client: u8, asked: Asked, answer: Answer) {
         if asked == Asked::Flush {
             // A flush that reports an earlier loss has flushed all the same.
@@ -40,8 +42,9 @@ impl Ends {
         self.has_flushed[usize::from(client)] |= asked == Asked::Flush;
     }
 
-    /// Compares the requests that have ended with the flushes that have not. All clients whose
-    /// requests have ended were polled before.
+    /// Checks that no request has ended before a flush that must end first: an earlier flush of the
+    /// same client, or, for a change by a client that has never flushed, any earlier flush. The
+    /// caller has polled all clients whose requests have ended.
     pub fn judge<B: Platform>(&mut self, clients: &[Option<Client<'_, B>>; SLOTS]) -> Result<(), Violation> {
         let waiting = clients.iter().flatten().filter(|client| client.asked() == Asked::Flush);
         for client in waiting {

@@ -16,7 +16,7 @@ impl Steps {
     }
 }
 
-/// Counters of one run.
+/// Counters of one run of a torture case: requests, errors, power cuts, and what recovery did.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Number of requests that were answered, or cut off by a power cut.
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub errors: u64,
     /// Number of futures that clients dropped before their answer.
     pub dropped: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models in this run.
     pub events: u64,
     /// Virtual time of the whole run in ns.
     pub elapsed_ns: u64,
@@ -45,14 +45,14 @@ pub struct Outcome {
     /// Virtual time in ns from the first request to the last answer, or to the next power cut if
     /// that comes earlier.
     pub work_ns: u64,
-    /// Events at which a power cut can leave other contents of the card than at the event before.
-    /// Each with the number of contents that the cut can leave. Recorded only with
-    /// [`Case::dry`](super::case::Case::dry).
+    /// Events at which a power cut can leave other contents of the card than at the event before:
+    /// for each, the number of the event, and the number of contents that the cut can leave.
+    /// Recorded only with [`Case::dry`](super::case::Case::dry).
     pub stakes: Vec<(u64, u64)>,
     /// Number of events at which a power cut can leave the same contents of the card as at the
     /// event before, so that no run is needed.
     pub same_stakes: u64,
-    /// Number of events that had happened when the last request was submitted.
+    /// Number of events of the controller that had happened when the last request was submitted.
     pub all_asked: u64,
     /// Counts of the events of each [`Point`] (kind of event that a fault may strike) at several
     /// moments: before the first fault, at each new step of recovery, and at the end of recovery.

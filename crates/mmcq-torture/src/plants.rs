@@ -1,5 +1,5 @@
-//! Test of the checker: plants bugs in the core and lies in the cards, and measures how soon the
-//! campaigns find each.
+//! Test of the checker: plants bugs in mmcq and in the models of the cards (lies), and measures how
+//! soon the campaigns find each.
 
 use super::case::Case;
 use super::corners::corners;
@@ -27,13 +27,14 @@ const REQUESTS: (u64, u64) = (400_000, 100_000);
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
-/// Number of operations in the longest program of the exhaustive campaign.
+/// Number of requests in the longest program that the exhaustive campaign executes. (It executes
+/// every program, that is every short sequence of requests.)
 const LENGTH: u32 = 2;
 
 /// A bug that is planted on purpose, to test whether a campaign finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A bug in the core.
+    /// A bug in mmcq itself.
     Bug(Bug),
     /// A bug in the model of the cards, called a lie: for example, the card acknowledges what it
     /// has not done.
@@ -47,7 +48,7 @@ impl Planted {
         Bug::ALL.into_iter().map(Planted::Bug).chain(Lie::ALL.into_iter().map(Planted::Lie)).collect()
     }
 
-    /// Returns the name by which tables show this bug or lie.
+    /// Returns the name by which tables show this planted bug of the stack or of a card (lie).
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -71,14 +72,15 @@ impl Planted {
 /// A campaign that looks for a planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
-    /// Random cases.
+    /// Campaign with random cases (machine, requests, faults and power cuts).
     Random,
     /// All small programs of requests, with a power cut at every event.
     Programs,
     /// Campaign in which the card is replaced by another one: each case does this once, at each
     /// event of a run in turn.
     AnotherCard,
-    /// Random cases on controllers that leave transfers open.
+    /// Random cases on controllers that leave transfers open (without a CMD12), so that requests
+    /// continue them.
     Streams,
     /// Random cases on ST's SDMMC.
     Sdmmc,
@@ -101,7 +103,7 @@ pub enum Campaign {
 }
 
 impl Campaign {
-    /// All campaigns, in the order in which they are tried.
+    /// All campaigns of tests that look for a planted bug, in the order in which they are tried.
     pub const ALL: [Campaign; 17] = [
         Campaign::Random,
         Campaign::Streams,
@@ -184,7 +186,7 @@ pub struct Found {
     pub campaign: Campaign,
     /// Promise that the stack has broken because of the planted bug.
     pub violation: Violation,
-    /// Real time that the search took in one thread.
+    /// Real time that the search for the bug took in one thread.
     pub took: Duration,
     /// Number of requests until the bug was found. A random campaign has one number for each of its
     /// start seeds.
@@ -203,9 +205,10 @@ impl Found {
     }
 }
 
-/// Executes the campaigns without a planted bug. Returns campaign and promise if a promise is
-/// broken in spite of that. The longest campaign ([`Campaign::QueueDouble`]) is left out; `check
-/// long` executes it.
+/// Executes the campaigns without a planted bug, as a cross-check: the stack must keep all
+/// guarantees about data. If it breaks one, returns the campaign and the violation; otherwise
+/// `None`. `card`: index of the only card to use (`None`: all cards); `jobs`: number of threads.
+/// The longest campaign ([`Campaign::QueueDouble`]) is left out; `check long` executes it.
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);
@@ -215,8 +218,9 @@ pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)
     })
 }
 
-/// Plants one bug or lie in this thread and looks for it, beginning with the campaign that is
-/// likely to find it soonest.
+/// Plants one bug or lie in this thread and looks for it in cases with card number `card` (`None`:
+/// any card), beginning with the campaign that is likely to find it soonest. Returns how it was
+/// found; `None`: no campaign has found it.
 fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     Planted::plant(Some(planted));
     let (began, likely) = (Instant::now(), Campaign::likely(planted));
@@ -236,8 +240,8 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Looks for all of these bugs; each thread takes one after the other. Returns the results in their
-/// order. Calls `progress` after each.
+/// Looks for all of these planted bugs; each thread takes one after the other. Returns the results
+/// in their order. Calls `progress` after each.
 pub fn look_for_all(
     all: &[Planted],
     card: Option<usize>,

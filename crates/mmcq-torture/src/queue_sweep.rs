@@ -38,7 +38,8 @@ const DURABLE: Asked = Asked::Write { durable: true };
 const FLUSH: Asked = Asked::Flush;
 
 /// Requests of each workload. Some overlap and some do not. There are enough reads to switch a
-/// queue on, enough writes for a pack, and between them requests that no queue takes.
+/// command queue on, enough writes for a packed command, and between them requests that no queue
+/// takes.
 const WORK: [(Asked, u32, u32); 24] = [
     (WRITE, 0, 3),
     (READ, 20, 1),
@@ -92,12 +93,13 @@ fn beyond(point: Point, strike: Strike) -> bool {
     beyond_contract(strike, point) && point != Point::Pack || strike == Strike::Early
 }
 
-/// Returns whether this fault may end the use of the queue, but must not fail a request.
+/// Returns whether this fault may make the stack stop using the card's command queue, but must not
+/// fail a request. `point`: the kind of event that the fault strikes; `strike`: what goes wrong.
 fn passes(point: Point, strike: Strike) -> bool {
     point.is_of_queue() && (point, strike) != (Point::Halt, Strike::Never)
 }
 
-/// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
+/// Returns the faults that consist of one failure at one event, with their names in the catalogue.
 /// Faults of an SPI bus, and faults that no stack can notice, are left out.
 #[must_use]
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
@@ -110,9 +112,9 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Executes a case again and again, each time with one fault in addition to those in `before`. It
-/// strikes the next event of its [`Point`] (kind of event) from run to run. Ends when a run has no
-/// such event any more, or when the stack has broken a promise (a guarantee about data).
+/// Executes a case again and again, each time with one fault in addition to those in `before`. From
+/// run to run, this fault strikes the next event of its [`Point`] (kind of event). Ends when a run
+/// has no such event any more, or when the stack has broken a promise (a guarantee about data).
 fn each(
     whole: &Case,
     before: &[Shot],

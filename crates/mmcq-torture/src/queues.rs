@@ -55,8 +55,9 @@ const WINDOWS: [u32; 3] = [16, 256, 4096];
 const ORDERS: [Option<TaskOrder>; 5] =
     [None, None, Some(TaskOrder::ReadsFirst), Some(TaskOrder::NewestFirst), Some(TaskOrder::StarvesOne)];
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases with a card's command queue, packed commands or chains until the share's
+/// number of requests is reached, or until too many promises are broken. Calls `progress` with the
+/// number of requests of each case.
 pub fn queues(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
@@ -67,7 +68,8 @@ pub fn draw(seed: u64) -> Case {
     usage::with(draw_plain(seed))
 }
 
-/// Draws the case of this seed, in which the program uses its stack in the plainest way.
+/// Draws the case of this seed. Leaves out what [`usage::with`] may add: several clients, other
+/// settings of the engine, and calls that concern the whole stack.
 #[must_use]
 pub fn draw_plain(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "queues");

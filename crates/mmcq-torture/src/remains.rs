@@ -23,8 +23,10 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the engine is idle, after all operations are answered and before the power is
-    /// cut. Then no DMA mapping may be left except the driver's tables.
+    /// Waits until the engine is idle. Called after all operations are answered and before the
+    /// power is cut. `drops`: a client may have dropped the future of a request, so that requests
+    /// may still be in work when this is called. At the end no DMA mapping may be left except the
+    /// driver's tables.
     pub(super) fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -109,7 +111,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that all settings that survive a power cycle are unchanged.
+    /// Checks that all settings that survive a power cycle are unchanged on `card`, the card with
+    /// the index `which` among the run's cards.
     pub(super) fn compare_settings(&self, card: &dyn Card, which: usize) -> Result<(), Violation> {
         let settings = card.settings();
         match self.settings[which].iter().zip(&settings).find(|(before, now)| before != now) {
@@ -129,7 +132,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns the violation of a run in which requests wait for ever.
+/// Returns the violation of a run in which requests wait for ever; `what` says for what the run
+/// waited.
 pub(super) fn hang<B: Platform>(checker: &Checker, machine: &Machine<B>, what: &str) -> Violation {
     let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
     Violation::new(Fault::Hang, text)

@@ -40,7 +40,7 @@ const EVENTS_MAX: u64 = 20_000_000;
 const BRING_UPS: u32 = 3;
 /// Largest number of calls of the stack in a row in which time does not advance.
 const CALLS_MAX: u32 = 100_000;
-/// Number of events between two polls of a client that was not woken.
+/// After this many events a client is polled although nothing has woken it, as an executor may.
 const POLLED_EVERY: u64 = 61;
 /// Callback that gets the lines of a replay; `None`: no replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
@@ -61,7 +61,7 @@ struct Off {
     in_slot: Option<Box<dyn Card>>,
 }
 
-/// Executes the case. `trace` gets a line for each event.
+/// Executes the case and returns its counters. `trace` gets a line for each event.
 pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let faults = Faults::new(case.luck.plan());
@@ -122,30 +122,33 @@ pub(super) struct Run<'r> {
     up: bool,
     /// Number of times that the bouncing card still has to go out or in.
     pub bounces: u8,
-    /// Acts of the program that are still to come.
+    /// What the program still will do with its stack (suspend, halt, abort), each with the number
+    /// of its event.
     pub acts: &'r [(u64, Act)],
-    /// Pause of the whole stack.
+    /// Time in which the program has suspended or halted the whole stack; `None`: the stack runs.
     pub pause: Option<Pause>,
     /// Order in which requests and flushes have ended since power-on.
     pub ends: Ends,
-    /// Time in ns until which no request is submitted; `None`: no pause.
+    /// Time in ns until which the program submits no request; `None`: it does not pause.
     pub rest_until_ns: Option<u64>,
     /// The part of the case's [`Visit`] that is still to come: the event, and what happens to the
     /// card then.
     pub visit: Option<(u64, Visit)>,
-    /// The card while it is out of the slot.
+    /// The card while it is out of the slot; `None`: no card was taken out.
     pub out: Option<Box<dyn Card>>,
     /// The checker of the card that is not in the slot.
     pub away: Option<Checker>,
     /// Whether the checker in use is that of the card which replaced the first.
     pub is_stranger: bool,
-    /// Event at which the first card comes back.
+    /// Number of the event at which the first card comes back; `None`: the first card is in the
+    /// slot, or does not come back.
     pub back_at: Option<u64>,
     /// Whether the first card is in the slot again, and the other one out of it.
     pub is_back: bool,
     /// CID of the card whose checker is in use.
     pub cid: [u32; 4],
-    /// Settings of the first card, and of the card that replaces it. No request changes a setting.
+    /// Names and values of what a host can set in a card and that survives a power cycle: first
+    /// those of the first card, then those of the card that replaces it. No request changes one.
     pub settings: [Vec<(&'static str, u8)>; 2],
     /// Number of losses of data, as [`Card::losses`] counts them, of which the checker has been
     /// informed.
@@ -153,9 +156,10 @@ pub(super) struct Run<'r> {
     /// Number of responses that did not reach the host although they had the bit ERROR. This counts
     /// those of which the checker has been informed.
     pub unheard: u64,
-    /// Number of the event at which the write protection of the card ends.
+    /// Number of the event at which the present write protection of the card ends; `None`: the card
+    /// is not write-protected now.
     pub protected_until: Option<u64>,
-    /// Last time in ns at which the card was write-protected.
+    /// Last time in ns at which the card was write-protected; `None`: it never was.
     pub protected_ns: Option<u64>,
     /// Number of reads and writes that failed on the medium and that were already reported to the
     /// checker.
@@ -166,9 +170,9 @@ pub(super) struct Run<'r> {
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// For each [`Point`] (kind of event that a fault may strike), the number of events until the
-    /// last step of the machine. At the first fault these numbers become the first entry of
-    /// [`Outcome::marks`].
+    /// Number of events of each [`Point`] (kind of event that a fault may strike) when the
+    /// machine's last step began. At the first fault these numbers become the first entry of
+    /// [`Outcome::marks`]. Used only in dry runs.
     pub quiet: [u64; Point::COUNT],
     /// State at the last event: the sectors whose content a power cut could change, the number of
     /// answers, and the number of requests.
@@ -254,8 +258,8 @@ impl Run<'_> {
         }
     }
 
-    /// Executes the case from a power-on to the next power cut, on a new machine with an SDHCI
-    /// controller.
+    /// Executes the case from the power-on at `on_ns` to the next power cut, on a new machine with
+    /// an SDHCI controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;

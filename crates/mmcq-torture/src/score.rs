@@ -1,4 +1,5 @@
-//! The score of a campaign: what it has counted.
+//! The counters of a torture campaign over all its cases: requests, power cuts, faults, failures,
+//! and the times that recovery took.
 
 use super::case::Case;
 use super::describe;
@@ -28,15 +29,15 @@ fn shape(violation: &Violation) -> String {
 pub struct Score {
     /// Number of runs (executions of cases).
     pub runs: u64,
-    /// Number of requests.
+    /// Number of requests in all runs.
     pub requests: u64,
-    /// Number of power cuts.
+    /// Number of power cuts in all runs.
     pub cuts: u64,
     /// Number of requests that got an error.
     pub errors: u64,
     /// Number of futures that clients dropped.
     pub dropped: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models in all runs.
     pub events: u64,
     /// Total virtual time in ns.
     pub virtual_ns: u64,
@@ -49,7 +50,7 @@ pub struct Score {
     /// Number of faults that struck, by the kind of event that they struck ([`Point`]) and by the
     /// kind of fault.
     pub struck: BTreeMap<(Point, String), u64>,
-    /// Number of times that the stack has broken a promise (a guarantee about data), by kind.
+    /// Number of times that the stack has broken a guarantee about data, by kind.
     pub broken: [u64; Fault::COUNT],
     /// At most eight cases in which the stack broke a promise (a guarantee about data), each with a
     /// description. Of several descriptions that differ only in digits, one is stored.
@@ -108,7 +109,7 @@ pub struct Recovery {
     /// For each run that the fault struck: the virtual time in ns that it took longer than the same
     /// run without the fault.
     pub times_ns: Vec<u64>,
-    /// Number of requests that got an error in these runs.
+    /// Number of requests that got an error in the runs that the fault struck.
     pub errors: u64,
 }
 
@@ -219,14 +220,15 @@ impl Score {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// Records a run in which this fault struck once, alone or followed by a second fault: number
-    /// of errors, and extra time in ns.
+    /// Records a run in which a fault struck once, alone or followed by a second fault. `name`:
+    /// name of the first fault. `errors`: number of failed requests. `ns`: extra time of the run in
+    /// ns.
     pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.recoveries, name, errors, ns);
     }
 
-    /// Records a run in which this fault lasted from one event on: number of errors, and extra time
-    /// in ns.
+    /// Records a run in which a fault lasted from one event on. `name`: name of the fault.
+    /// `errors`: number of failed requests. `ns`: extra time of the run in ns.
     pub fn lasted(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.lasting, name, errors, ns);
     }
@@ -268,8 +270,7 @@ impl Score {
         self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
-    /// Returns the number of broken promises: events in which the stack did not keep a guarantee
-    /// about data.
+    /// Returns how many times the stack has broken a guarantee about data.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.broken.iter().sum()
@@ -281,8 +282,8 @@ impl Score {
         self.struck.values().sum()
     }
 
-    /// Returns the score of one campaign as text. Without `took`, the text is the same on every
-    /// computer.
+    /// Returns the score of one campaign as text below `title`. `took`: real time that the campaign
+    /// needed; without it the text is the same on every computer.
     #[must_use]
     pub fn text(&self, title: &str, took: Option<Duration>) -> String {
         let mut text = format!("{title}\n");

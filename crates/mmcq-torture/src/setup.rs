@@ -14,14 +14,14 @@ pub enum BusyBy {
     Interrupt,
     /// The host polls the level of DAT0.
     Level,
-    /// The host polls the card's status.
+    /// The host polls the card's status (CMD13) until the card is no longer busy.
     Status,
 }
 
 /// Part of the card that requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The sectors from 0 on.
+    /// The first sectors of the card, from sector 0 on.
     Start,
     /// Sectors in the middle of the card.
     Middle,
@@ -34,14 +34,16 @@ pub enum Place {
 pub enum Defer {
     /// The interrupt handler handles all completions.
     Nothing,
-    /// Reads by DMA are completed later; the interrupt handler handles all other completions.
+    /// Only the completions of reads by DMA are handled later, outside the interrupt handler; all
+    /// others are handled in it.
     Reads,
     /// All completions are handled later, outside the interrupt handler.
     Everything,
 }
 
 impl Defer {
-    /// Share of the cases that defer all completions. As many other cases defer only reads.
+    /// Share of the cases in which the engine reports all completions outside of the interrupt
+    /// (deferred). In as many other cases it defers only those of reads.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {
@@ -53,14 +55,15 @@ impl Defer {
     }
 }
 
-/// Controller of the machine.
+/// Controller that the simulated board has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An SDHCI controller.
     Sdhci,
     /// An SDHCI controller that leaves transfers open. The field says how it keeps writes open.
     Open(OpenWrites),
-    /// Realtek's card reader, which leaves transfers open.
+    /// Realtek's card reader. Its driver leaves transfers open: it sends no CMD12 after the last
+    /// block, so that the next request can continue the transfer.
     Reader,
     /// Allwinner's mobile storage host.
     Smhc,
@@ -70,9 +73,11 @@ pub enum Host {
     OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),
-    /// ST's SDMMC, version 2 with a single buffer, which leaves writes open.
+    /// ST's SDMMC, version 2 with a single buffer. Its driver leaves writes open: no CMD12 follows
+    /// the last block, so that the next request can continue the write.
     OpenSdmmc,
-    /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
+    /// A card in SPI mode on its own bus, without an SD controller. A transfer stays open for a
+    /// next request that may continue it.
     Spi,
 }
 
@@ -103,7 +108,7 @@ pub enum Unused {
 pub enum Refuses {
     /// The card refuses no writes.
     Nothing,
-    /// The card refuses all writes after it has written one mebibyte, which is the end of its life.
+    /// The card refuses all writes after it has written one mebibyte: it is worn out then.
     Worn,
     /// The card refuses writes to the mebibyte in the middle of the sectors that the case uses.
     Middle,
@@ -115,7 +120,7 @@ static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: UNUSE
 static SLEEPS: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: UNUSED_NS });
 const MIB: u64 = 1 << 20;
 
-/// Settings of a machine.
+/// Settings of a case's machine: its controller, its card, and how they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Number of the card in [`EVERY_CARD`](super::run::EVERY_CARD), from 0.
@@ -143,7 +148,7 @@ pub struct Setup {
     pub merge: bool,
     /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair, 3 any request by chance, 4 the newest.
     pub scheduler: u8,
-    /// Size in sectors of the window that requests use.
+    /// Size in sectors of the window: the part of the card to which the requests go.
     pub window: u32,
     /// Place on the card of the window of sectors that requests use.
     pub place: Place,
@@ -169,7 +174,8 @@ pub struct Setup {
     /// Command queue engine of the controller: 1 has tasks of 64 bits, 2 of 128 bits, and 3 is like
     /// Intel's. 0: no engine, and the stack drives the card's queue.
     pub engine: u8,
-    /// Whether the controller gets transfers in chains, which it executes by itself (ADMA3).
+    /// Whether the controller gets lists of several transfers (chains), which it executes by itself
+    /// (ADMA3).
     pub chains: bool,
     /// Order in which the card makes tasks ready; `None`: the order in its profile.
     pub tasks: Option<TaskOrder>,
@@ -179,7 +185,7 @@ pub struct Setup {
     pub discarded: Discarded,
     /// Whether erases are secure: secure erase for whole groups, secure trim for others.
     pub secure: bool,
-    /// What happens to an unused card.
+    /// What happens to the card while no request uses it: whether its clock stops, or it sleeps.
     pub unused: Unused,
     /// Whether the memory of every second request is aligned only to 8 bytes while the controller
     /// needs 64; such memory is copied.
@@ -188,9 +194,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// Number of ordinary calls of the driver between two groups of further calls, which may come
-    /// at any time (`Meddled`); 0: there are no further calls. SDHCI controllers, card readers and
-    /// SPI buses get none.
+    /// Number of the engine's ordinary calls between two groups of inserted calls (`Meddled`),
+    /// which the driver must be able to handle at any time; 0: no calls are inserted. Drivers of
+    /// SDHCI controllers, card readers and SPI buses get none.
     pub meddles: u16,
     /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,
@@ -200,12 +206,13 @@ pub struct Setup {
     pub singly: bool,
     /// Whether the stack is the small one, which does not recover ([`mmcq::sched::Lean`]).
     pub lean: bool,
-    /// Limits and times of the engine; `None`: its defaults.
+    /// Limits and times in the configuration of mmcq's engine; `None`: the default ones.
     pub tuned: Option<Tuned>,
 }
 
 impl Setup {
-    /// Settings of a plain machine, which executes the programs of the exhaustive campaign.
+    /// Settings of a plain machine, which executes the sequences of operations of the exhaustive
+    /// campaign.
     pub const PLAIN: Setup = Setup {
         card: 0,
         transfer: TransferMode::Adma2,

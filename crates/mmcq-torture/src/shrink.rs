@@ -16,8 +16,8 @@ struct Shrink<'b> {
     best: Case,
 }
 
-/// Returns the shortest case found in which the stack breaks the same promise about data. `None`:
-/// the stack breaks no promise in `case`.
+/// Returns the shortest case found in which the stack breaks the same guarantee about data. `None`:
+/// the stack breaks no guarantee in `case`.
 pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
     let outcome = run(case, bench, None);
     let fault = outcome.violation?.fault;
@@ -57,7 +57,8 @@ impl Shrink<'_> {
         fails
     }
 
-    /// Removes parts of a list, beginning with large ones (delta debugging).
+    /// Removes parts of a list of the case, large parts first (delta debugging), and keeps each
+    /// removal with which the case still fails.
     fn list<T: Clone>(&mut self, of: impl Fn(&mut Case) -> &mut Vec<T>) {
         let mut piece = of(&mut self.best).len();
         while piece > 0 {
@@ -89,8 +90,8 @@ impl Shrink<'_> {
         }
     }
 
-    /// Replaces settings one after the other by those of a plain machine, and shortens requests to
-    /// one block.
+    /// Makes the case simpler. Replaces its settings one after the other by those of
+    /// [`Setup::PLAIN`], and shortens requests to one block.
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);

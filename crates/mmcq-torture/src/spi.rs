@@ -20,8 +20,9 @@ const SELDOM: f64 = 300.0;
 /// Share of the cases in which faults strike single bytes.
 const SHARE: f64 = 0.5;
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases with a card in SPI mode, until they have had the wanted number of
+/// requests, or until the stack has broken too many promises (its guarantees about data and
+/// answers). Calls `progress` with the number of requests of each case.
 pub fn spi(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

@@ -12,17 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Whether a campaign stops at its first broken promise.
 static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
 
-/// Makes every campaign of this process stop at its first broken promise from now on. The search
-/// for planted bugs uses this.
+/// Makes every campaign of this process stop at the first guarantee about data that the stack
+/// breaks, from now on. The search for planted bugs uses this.
 #[cfg(planted)]
 pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads.
-/// `work` adds to the score of its thread. The calls end when `work` returns false, when the stack
-/// has broken too many promises (guarantees about data), or when this thread is asked to end by a
-/// [`Stop`].
+/// Calls `work` once with each of the numbers 0, 1, 2 and so on, on `jobs` threads. `work` adds to
+/// the score of its thread. The calls end when `work` returns false, when the stack has broken too
+/// many promises (guarantees about data), or when this thread is asked to end by a [`Stop`].
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (total, asked) = (Mutex::new(Score::default()), Stop::heard());

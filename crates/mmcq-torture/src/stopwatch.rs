@@ -7,16 +7,16 @@ use mmcq::task::Platform;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
-/// Budget in ns of one incident, in addition to the times that the card declares
-/// ([`Outcome::card_ns`]).
+/// Longest time in ns that the handling of one failure (an incident) may take, in addition to the
+/// times that the card declares ([`Outcome::card_ns`]).
 const INCIDENT_NS: u64 = 12_000 * MS;
 
 /// Class of a recovery time. The time counts from the moment at which the stack notices the failure
 /// to the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident that ended with status requests, CMD12 and another attempt, as after damaged or
-    /// lost commands, responses and blocks.
+    /// A failure of a command, response or block, damaged or lost, that recovery ended with status
+    /// requests, CMD12 and another attempt.
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
@@ -109,14 +109,15 @@ impl fmt::Display for Class {
     }
 }
 
-/// Watches the recovery steps between a power-on and the next power cut.
+/// Measures the times of the recovery steps between a power-on and the next power cut.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
     /// Number of recovery steps since power-on.
     steps: u64,
     /// Number of lost interrupts that the stack has found since power-on.
     lost: u64,
-    /// Time in ns at which the incident began, and its highest step; `None`: no incident.
+    /// Time in ns at which the recovery in progress began, and its highest step so far; `None`: no
+    /// recovery is in progress.
     incident: Option<(u64, RecoveryStep)>,
     /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,
@@ -147,8 +148,8 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a request was answered. Returns true if this answer ends the handling of a
-    /// failure.
+    /// Records in `times` that a request was answered, which the client had submitted at
+    /// `submitted_ns`. Returns true if this answer ends the handling of a failure.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -177,8 +178,8 @@ impl Run<'_> {
         POINTS.map(|point| self.faults.events(point))
     }
 
-    /// Starts watching the recovery steps after a power-on, and records the times that the card
-    /// declares ([`Outcome::card_ns`]).
+    /// Begins to measure the times of recovery steps after a power-on, and records the times that
+    /// the card declares ([`Outcome::card_ns`]).
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.card_params().copied());
@@ -224,7 +225,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the answer to a request that was submitted at `submitted_ns`.
+    /// Records that a request, submitted at `submitted_ns`, was answered at `now_ns`. The answer
+    /// may end the time of a recovery.
     pub(super) fn stop_watch(&mut self, submitted_ns: u64, now_ns: u64) {
         if self.watch.answered(submitted_ns, now_ns, &mut self.outcome.times) {
             self.mark();
@@ -254,7 +256,7 @@ impl Run<'_> {
 }
 
 impl Outcome {
-    /// Returns the time in ns that a class may take in this run in addition to
+    /// Returns the time in ns that a recovery of this class may take in this run in addition to
     /// [`Class::budget_ns`]. `transfer_ns` is the longest answer time without faults.
     #[must_use]
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {

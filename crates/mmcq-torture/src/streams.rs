@@ -32,7 +32,8 @@ const LATE: f64 = 0.2;
 /// Time in ns that a register access takes. The driver of such a controller polls registers until
 /// the controller is done, so time must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
-/// Size in sectors of the window that requests use: large enough for many consecutive requests.
+/// Size in sectors of the window (the part of the card to which the requests go): large enough for
+/// many consecutive requests.
 const WINDOW: u32 = 256;
 /// Probability that a request starts at the sector after the request before it; each case draws one
 /// value.
@@ -42,8 +43,9 @@ const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
 const RESTS: [f64; 3] = [0.0, 0.1, 0.6];
 const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases until they have had the number of requests that `share` asks for, or until
+/// the stack has broken too many guarantees about data. Calls `progress` with the number of
+/// requests of each case. Returns the score of all cases.
 pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
@@ -103,8 +105,8 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Lets the medium fail, and the supply dip, in some cases: a write in an open transfer fails after
-/// its answer then.
+/// Adds two kinds of faults to some cases, at random: errors of the card's medium, and dips of its
+/// supply. With them a write in an open transfer can fail after it was reported complete.
 fn late(case: &mut Case) {
     let random = &mut Stream::new(case.seed, "late faults");
     let (medium, dips) = (random.chance(LATE), random.chance(LATE));

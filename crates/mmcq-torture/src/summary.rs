@@ -35,9 +35,9 @@ pub struct Summary {
     /// Number of faults that struck, by the kind of event that they struck
     /// ([`Point`](mmcq_sim::faults::Point)) and by the kind of fault.
     pub faults: BTreeMap<String, u64>,
-    /// Number of broken promises, by kind.
+    /// Number of broken promises (guarantees about data), by kind.
     pub broken: BTreeMap<String, u64>,
-    /// The first broken promises: seed of the case, and text.
+    /// The first broken promises (guarantees about data): seed of the case, and description.
     pub failures: Vec<(u64, String)>,
     /// Number of recoveries that took longer than the time allowed for their class.
     pub over_budget: u64,

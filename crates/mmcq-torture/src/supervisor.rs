@@ -281,7 +281,7 @@ impl Run<'_> {
         }
     }
 
-    /// Switches the write protection of the card on or off.
+    /// Switches the write protection of the card on if `on`, otherwise off.
     fn set_protected<B: Platform>(&mut self, machine: &Machine<B>, on: bool) {
         self.protected_ns = Some(machine.now());
         let mut model = machine.model.borrow_mut();

@@ -26,7 +26,8 @@ pub struct Swarm {
 }
 
 impl Swarm {
-    /// Returns what the campaign wants in its cases.
+    /// Returns what the campaign wants of each random case: the frequency of faults and cuts, the
+    /// number of requests, and the cards.
     #[must_use]
     pub fn wishes(&self) -> Wishes {
         // Each run ends with a cut; the other cuts come before.

@@ -57,15 +57,16 @@ fn index_of(point: Point) -> usize {
     POINTS.iter().position(|known| *known == point).unwrap_or(0)
 }
 
-/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes faults
-/// strike in this workload. Events of the bring-up are struck only in workloads whose faults are on
-/// during bring-up.
+/// Returns the number of the first event of this kind ([`Point`]) at which the sweep makes a fault
+/// strike in the workload of `case`. This is the first event after the bring-up, unless the case
+/// has its faults on during bring-up. `clean`: the outcome of the workload without faults.
 pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
 
-/// Executes a case with one fault, and adds its outcome to the score. Returns `None` if the
-/// workload has ended before the event.
+/// Executes `case`, which has one fault named `name`, and adds its outcome to the score; `clean` is
+/// the outcome without the fault. Returns `None` if the workload has ended before the event at
+/// which the fault was to strike.
 fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &mut Score) -> Option<Outcome> {
     let outcome = excused(case, run(case, bench, None));
     if outcome.struck.is_empty() {
@@ -76,10 +77,12 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the recovery times after a single fault with their budgets.
+/// Compares the recovery times of a run with the single fault `name` with their budgets; `clean` is
+/// the same run without the fault. Adds the result to `score`.
 ///
-/// After three kinds of fault, only the whole incident and the answers of a dead card have a
-/// budget:
+/// After three kinds of fault, only two times have a budget: the whole time of recovery
+/// ([`Class::Whole`]), and the answers after the card was given up ([`Class::Dead`]). These faults
+/// are:
 ///
 /// - a busy that lasts;
 /// - a medium that does not answer;
@@ -170,9 +173,9 @@ const EVENTS_MAX: u64 = 400_000;
 /// more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
-/// Returns the numbers of the events that are struck in a stretch of recovery (the time between two
-/// recovery steps), at most `limit`. Half of them are at its beginning, a quarter at its end, and
-/// the others evenly between.
+/// Returns which of the events `first` to `last` are struck, at most `limit`. These events are a
+/// stretch of recovery (the time between two recovery steps). Half of the struck events are at its
+/// beginning, a quarter at its end, and the others evenly between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -218,10 +221,11 @@ fn places(from: u64, events: u64) -> Vec<u64> {
 }
 
 /// Runs each workload with two faults, for many pairs of places (a place is the number of the event
-/// that a fault strikes). The first fault strikes at the beginning, in the middle or at the end of
-/// the workload. The second fault strikes after the first, at each event until recovery ends, or at
-/// some of them if recovery is long. Calls `progress` with the number of places of the first fault
-/// that are done; there are [`PLACES`] for each kind of fault and workload.
+/// that a fault strikes), on `jobs` threads. The first fault strikes at the beginning, in the
+/// middle or at the end of the workload. The second fault strikes after the first, at each event
+/// until recovery ends, or at some of them if recovery is long. Calls `progress` with the number of
+/// places of the first fault that are done; there are [`PLACES`] for each kind of fault and
+/// workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -286,7 +290,8 @@ fn second_faults(
 /// the fault can strike, among those that the sweep strikes; 9 is nine events later.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
-/// Sweeps lasting faults: every request must be answered in bounded time.
+/// Executes each workload with each fault that lasts from a given event on. Checks that every
+/// request is answered in bounded time nevertheless.
 pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds: Vec<_> = catalogue::entries()
         .flat_map(|entry| entry.injections)

@@ -41,15 +41,16 @@ pub const HELD: usize = 256;
 /// still holds, so that the end of a run is shown even if the run panics.
 pub struct InOrder<F: FnMut(String)> {
     tell: F,
-    /// Lines that are held back, with their times. Lines with equal times stay in the order of
-    /// arrival.
+    /// Lines of text that are not passed on yet, with their times. Lines with equal times stay in
+    /// the order of arrival.
     held: Vec<(u64, String)>,
     /// Time in ns of the last line that had a time.
     last_ns: u64,
 }
 
 impl<F: FnMut(String)> InOrder<F> {
-    /// Makes a sorter that passes the lines to `tell`.
+    /// Makes a list that collects lines, sorts them by time, and passes them to `tell` in that
+    /// order.
     pub fn new(tell: F) -> Self {
         InOrder { tell, held: Vec::with_capacity(HELD + 1), last_ns: 0 }
     }

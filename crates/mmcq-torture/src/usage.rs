@@ -15,13 +15,17 @@ use mmcq_sim::world::Stream;
 /// Share of the cases with each of: several clients; a scheduler that picks any request; another
 /// configuration of the engine; requests that are taken back or cancelled; pauses of the stack.
 const SHARES: [f64; 5] = [0.5, 0.3, 0.4, 0.3, 0.3];
-/// Share of the cases in which nothing of this module is used.
+/// Share of the cases in which the program uses none of the features of this module ([`SHARES`]
+/// lists them).
 const PLAIN: f64 = 0.4;
-/// Share of the cases on an SDHCI with the small stack.
+/// Probability that a case on an SDHCI uses the small stack, which is built without recovery, cache
+/// and durable writes.
 const LEAN: f64 = 0.15;
-/// Numbers of clients; each case with clients draws how many of the first ones it has.
+/// Identifiers of clients. A case with several clients draws how many of the first ones in this
+/// list it has.
 const CLIENTS: [u8; 6] = [1, 0, 2, 7, 200, 255];
-/// Longest pause of the stack, and longest jump of its clock, in nanoseconds.
+/// Choices for the longest time, in nanoseconds, for which the program suspends or halts the stack;
+/// each case draws one.
 const PAUSE_NS: [u64; 3] = [50_000, 5_000_000, 400_000_000];
 const JUMP_NS: [u64; 4] = [1_000_000, 300_000_000, 5_000_000_000, 100_000_000_000];
 
@@ -146,7 +150,8 @@ pub fn with(mut case: Case) -> Case {
     case
 }
 
-/// Lets a card that is replaced come back, or replaces it by one of another size.
+/// If the case replaces the card, draws details: whether the first card comes back later, and
+/// whether the other card has another size.
 fn swap(case: &mut Case, random: &mut Stream) {
     let back = if random.chance(0.6) { 1 + random.below(400) as u16 } else { 0 };
     // A card of another size may lack the partitions that requests use.
@@ -207,7 +212,7 @@ fn take_back(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// Makes the program act on the whole stack at some events.
+/// Makes the program suspend, halt or disturb the whole stack at some events of the case.
 fn act(case: &mut Case, random: &mut Stream) {
     let events = 9 * case.operations.len() as u64;
     let pause_ns = PAUSE_NS[random.below(3) as usize];

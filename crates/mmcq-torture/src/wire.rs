@@ -1,5 +1,5 @@
-//! An SPI port with DMA for the card in SPI mode. An exchange takes the time of its bytes, and an
-//! interrupt comes at its end.
+//! An SPI port with DMA for the card in SPI mode. An exchange (bytes in both directions) takes the
+//! time of its bytes, and an interrupt comes at its end.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -18,7 +18,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Makes the port of this bus; `time` is the time of the code under test.
+    /// Makes the port through which a driver exchanges bytes with the card in this SPI slot. `time`
+    /// is the virtual time of the driver's code.
     pub fn new(slot: Rc<RefCell<SpiSlot>>, time: Time) -> Self {
         Wire { slot, time, end_ns: 0 }
     }

@@ -6,7 +6,7 @@ use super::run::CARDS;
 use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::checker::Asked;
 
-/// Names of the workloads.
+/// Names of the small workloads that the sweeps of faults run.
 pub const NAMES: [&str; 13] = [
     "bring-up and one block each way",
     "long reads by CMD18 with automatic CMD12",

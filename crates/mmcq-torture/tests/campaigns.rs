@@ -11,7 +11,9 @@ use mmcq_torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_torture::shrink::shrink;
 use mmcq_torture::sweep::kinds;
 use mmcq_torture::workloads::{NAMES, VISITS, workload};
-use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues, streams, usage};
+use mmcq_torture::{
+    aimed, corners, exhaustive, hosts, narrow, presence, queue_sweep, queues, streams, usage,
+};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -92,6 +94,34 @@ fn random_runs_through_a_queue_keep_every_promise() {
 #[test]
 fn a_durable_write_that_was_flushed_is_not_sent_again() {
     let outcome = run(&queues::draw(3421), &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
+/// Checks a case that broke a promise in the past: the response with the error of an earlier write
+/// was lost, and an engine that does not recover completed that write as good.
+#[test]
+fn a_lean_engine_doubts_a_write_whose_status_was_lost() {
+    let wishes = Wishes { faults: 0.01, cuts: 14.0, operations: 250, ..WISHES };
+    let case = usage::with(Case::draw(598, &wishes));
+    assert!(case.setup.lean);
+    let outcome = run(&case, &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
+/// Checks a case that the checker once refused wrongly: the card was taken out after it had flushed,
+/// and before the engine had completed the flush.
+#[test]
+fn a_flush_that_ended_before_the_power_has_covered_all_before_it() {
+    let wishes = Wishes { faults: 0.01, cuts: 0.25, operations: 250, ..WISHES };
+    let outcome = run(&usage::with(Case::draw(4261, &wishes)), &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
+/// Checks a case that the checker once refused wrongly: the card lost its cache while two durable
+/// writes were under way, and each reported the loss of its own blocks.
+#[test]
+fn each_durable_write_may_report_the_loss_of_its_own_blocks() {
+    let outcome = run(&narrow::draw(7060), &mut Bench::new(), None);
     assert_eq!(outcome.violation, None);
 }
 

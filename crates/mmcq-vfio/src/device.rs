@@ -67,7 +67,8 @@ pub struct Device {
     _group: File,
 }
 
-/// Returns the kinds of IOMMU protection that are acceptable, best first.
+/// Returns the kinds of IOMMU protection that are acceptable, best first. With `noiommu` the only
+/// kind is none at all.
 fn protections(noiommu: bool) -> &'static [i32] {
     if noiommu { &[kernel::NOIOMMU] } else { &[kernel::TYPE1_V2, kernel::TYPE1] }
 }
@@ -88,7 +89,8 @@ fn open(path: &str) -> Result<File, Error> {
 
 impl Device {
     /// Takes over the device at `address`, and ends any transfer that an earlier program has left.
-    /// The device cannot access memory until `connect` is called.
+    /// The device cannot access memory until `connect` is called. `noiommu`: to use VFIO without an
+    /// IOMMU.
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
         let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;
@@ -265,8 +267,8 @@ fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
     }
 }
 
-/// Checks whether an SDHCI register block can be behind this BAR; `base` is the BAR's value. The
-/// error says why not.
+/// Checks whether an SDHCI register block can be behind BAR number `bar`; `base` is the BAR's
+/// value. The error says why not.
 fn checked(bar: u32, base: u32, region: &RegionInfo) -> Result<(), String> {
     let expected = window::BYTES;
     if base & BAR_IO != 0 && region.size != 0 {

@@ -52,7 +52,7 @@ pub enum Error {
     /// An IOMMU protects the machine, but the options ask to work without one.
     #[error("{address}: behind an IOMMU; expected no --noiommu")]
     Protected {
-        /// The device's address.
+        /// PCI address of the device.
         address: Address,
     },
     /// The user has no permission to open a file.
@@ -67,7 +67,7 @@ pub enum Error {
     /// group to no program.
     #[error("IOMMU group {group}: not all of {members} are bound to vfio-pci or to no driver")]
     NotViable {
-        /// The number of the group.
+        /// The number of the IOMMU group.
         group: String,
         /// The PCI addresses of all devices in the IOMMU group.
         members: String,

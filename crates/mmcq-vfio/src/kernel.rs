@@ -140,8 +140,8 @@ pub fn has_extension(container: &File, kind: i32) -> bool {
     call_plain(container, CHECK_EXTENSION, kind).is_ok_and(|answer| answer > 0)
 }
 
-/// Sets the container's kind of IOMMU protection. Call it after the first group was added to the
-/// container.
+/// Sets the kind of IOMMU protection, such as [`TYPE1`], that the container uses. Call it after the
+/// first group was added to the container.
 pub fn set_iommu(container: &File, kind: i32) -> io::Result<()> {
     call_plain(container, SET_IOMMU, kind).map(|_| ())
 }
@@ -208,7 +208,8 @@ pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
 }
 
-/// Unmasks an interrupt that the kernel has masked after it came.
+/// Unmasks an interrupt that the kernel has masked after it came. `index`: VFIO's number for the
+/// kind of interrupt.
 pub fn unmask(device: &File, index: u32) -> io::Result<()> {
     // Size of the structure without the descriptor at its end.
     let argsz = size_of::<IrqSet>() as u32 - 4;

@@ -101,7 +101,8 @@ impl Memory {
         Ok(first)
     }
 
-    /// Takes a part whose offset is a multiple of `align`.
+    /// Takes a part of `bytes` bytes whose offset is a multiple of `align`; `None`: no free part is
+    /// that large.
     fn take(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let needed = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         let mut parts = self.parts.borrow_mut();
@@ -138,8 +139,8 @@ impl Memory {
         self.carve_aligned(bytes, ALIGN as u32)
     }
 
-    /// Returns a buffer as [`carve`](Self::carve) does, whose bus address is a multiple of `align`
-    /// (at most 2 MiB).
+    /// Returns a buffer of `bytes` bytes as [`carve`](Self::carve) does, whose bus address is a
+    /// multiple of `align` (at most 2 MiB); `None` if there is no room.
     pub fn carve_aligned(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize, (align as usize).max(ALIGN))?;
         // SAFETY: the memory is initialised by the kernel and never unmapped, and `take` returns
@@ -166,7 +167,7 @@ impl Memory {
 }
 
 /// Returns whether the physical addresses `first` and `last` can be those of the first and the last
-/// page of one contiguous range.
+/// page of one contiguous range; `page` is the size of a page in bytes.
 fn are_ends(first: u64, last: u64, page: u64) -> bool {
     last.checked_sub(first) == Some(BYTES as u64 - page)
 }

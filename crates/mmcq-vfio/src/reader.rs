@@ -38,7 +38,8 @@ const DESCRIPTORS: usize = 64;
 const QUIET: Duration = Duration::from_secs(1);
 /// Longest time that a future may go on after its card has gone.
 const LEAVE: Duration = Duration::from_secs(5);
-/// Largest interval between two polls of the stack while a future goes on after its card has gone.
+/// Largest interval between two polls of the stack while a future still runs although its card was
+/// removed.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Largest number of events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;
@@ -212,8 +213,8 @@ impl Reader {
         self.carve(bytes, bytes)
     }
 
-    /// Gives out a part of the memory. If none is free, it first takes back the buffers of
-    /// abandoned requests.
+    /// Gives out a part of the memory: `bytes` bytes at a multiple of `align`. If no part is free,
+    /// first takes back the buffers of abandoned requests. `None`: there is still none.
     fn carve(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
         let carved = self.memory.carve_aligned(bytes, align).or_else(|| {
             for &claim in &*self.claims.borrow() {
@@ -240,8 +241,9 @@ impl Reader {
         self.carve(SCRATCH_BYTES, 1).unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Brings the card up, and supervises it from then on: the supervisor tunes it again, switches
-    /// to slower modes, or initialises it again, while [`run`](Self::run) runs a future.
+    /// Brings the card up and returns it. Supervises it from then on: the supervisor tunes it
+    /// again, switches to slower modes, or initialises it again, while [`run`](Self::run) runs a
+    /// future.
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
         self.dismiss()?;
@@ -380,7 +382,9 @@ impl Reader {
         self.interrupt.clone()
     }
 
-    /// Handles an interrupt by `on_irq`, and unmasks the interrupt.
+    /// Calls `on_irq` for an interrupt, and then unmasks the interrupt. If it is not a pin
+    /// interrupt, calls `on_irq` again as long as the controller has a further cause, at most
+    /// `TURNS_MAX` times in all.
     fn served(&self, mut on_irq: impl FnMut()) -> Result<(), Error> {
         self.interrupts.set(self.interrupts.get() + 1);
         for _ in 0..TURNS_MAX {
@@ -454,8 +458,9 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future and the supervisor. The caller may sleep afterwards only if neither was woken
-/// since its last poll.
+/// Polls a future until it is ready, and returns its output. After each poll calls `keep`, which
+/// polls the supervisor, and then `sleep`, which waits for an interrupt. `sleep` is left out if the
+/// future or the supervisor was woken since the poll.
 fn awake<F: Future, E>(
     future: F,
     mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,

@@ -35,7 +35,8 @@ pub(crate) struct Found {
     pub members: Vec<String>,
 }
 
-/// Returns the last component of the path that a symbolic link leads to.
+/// Returns the last component of the path that a symbolic link leads to; `None`: it is no link, or
+/// cannot be read.
 fn target(link: &Path) -> Option<String> {
     fs::read_link(link).ok()?.file_name()?.to_str().map(str::to_owned)
 }
@@ -115,8 +116,9 @@ impl Sysfs {
         Ok(Found { vendor, device, group, members })
     }
 
-    /// Returns the shell command that binds the device to vfio-pci; `bound`: another driver has the
-    /// device now.
+    /// Returns the shell command that binds the device to vfio-pci. `bound`: another driver has the
+    /// device now. `noiommu`: the machine has no IOMMU, so the command also allows vfio to work
+    /// without one.
     fn binding(&self, address: Address, bound: bool, noiommu: bool) -> String {
         let loaded = self.root.join("bus/pci/drivers").join(DRIVER).exists();
         let mut load = if loaded { "" } else { "modprobe vfio-pci && " }.to_owned();

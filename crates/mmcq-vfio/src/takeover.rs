@@ -21,7 +21,7 @@ pub(crate) trait Function {
     /// Type of the access to the registers of a slot.
     type Registers: Regs;
 
-    /// Switches bus mastering on or off: whether the function may access memory.
+    /// Switches bus mastering on if `on`, otherwise off: whether the function may access memory.
     fn set_bus_master(&self, on: bool) -> Result<(), Error>;
 
     /// Resets the PCI function by a call of the kernel, if the kernel can reset it.

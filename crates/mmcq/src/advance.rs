@@ -3,10 +3,11 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase. It follows from the phase's size, the bus's clock and
-//!   width, and the card's delay. That delay is learned for each [`Class`] of waits
-//!   ([`WaitStrategy::saw`]).
-//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
+//! - Prediction: the length of each phase (a command with its data and busy). It follows from the
+//!   number of bytes, the bus's clock and width, and the card's delay. That delay is learned for
+//!   each [`Class`] of waits ([`WaitStrategy::saw`]).
+//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave; in that case also which
+//!   context (hard interrupt, deferred interrupt or thread) calls the engine next.
 //!
 //! This code has no clock and no lock, and uses integers only. If two cores update it at the same
 //! time, one update may be lost; the next phase makes up for that.
@@ -41,26 +42,26 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
-    /// engine.
+    /// Time in ns that the CPU spends to leave a hard interrupt, and to enter the next one up to
+    /// its call of the engine.
     pub interrupt_ns: u32,
-    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
-    /// and the next deferred interrupt.
+    /// Time in ns that the CPU spends if code leaves a deferred interrupt (softirq): the way out,
+    /// the next hard interrupt, and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
     pub thread_ns: u32,
-    /// Least time of one poll of the controller.
+    /// Least time in ns of one poll of the controller.
     pub look_ns: u32,
-    /// Cost of a transfer of 1024 bytes through the FIFO by the CPU.
+    /// CPU time in nanoseconds for a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
-    /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
+    /// Fixed additional cost of a transfer by DMA, in ns: descriptors, one more interrupt.
     pub dma_ns: u32,
-    /// Cost of the cache maintenance before and after DMA of 1024 bytes.
+    /// CPU time in ns for the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,
-    /// Longest time in the hard interrupt, spinning included; other devices wait that long.
+    /// Longest time in ns in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest time in the deferred interrupt, spinning included.
+    /// Longest time in ns for which code may stay in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
 }
 
@@ -135,7 +136,7 @@ pub enum Class {
     Command,
     /// A command with busy: CMD12, CMD6 of eMMC.
     Busy,
-    /// Data from the card.
+    /// A command with data from the card.
     Read,
     /// Data to the card, and its busy.
     Write,
@@ -154,14 +155,15 @@ pub struct Wait {
     pub class: Class,
     /// Bits of the response; 0: there is none.
     pub response_bits: u8,
-    /// Bytes of data that are transferred before the wait ends.
+    /// Bytes of data that are transferred before the event for which the code waits.
     pub bytes: u32,
     /// Number of data blocks that end before the wait ends.
     pub blocks: u32,
 }
 
 impl Wait {
-    /// Describes the wait for the end of this phase, with the amounts that its length depends on.
+    /// Describes the wait for the end of this phase (a command with its data) by what its length
+    /// depends on: the bits of the command, and the data's direction and size.
     pub const fn of(phase: &Phase) -> Wait {
         let response_bits = match phase.command.resp {
             Resp::None => 0,
@@ -190,7 +192,8 @@ impl Wait {
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
     }
 
-    /// Describes the wait until the FIFO must be served again, after this many bytes.
+    /// Describes the wait until the FIFO must be served again, which is when `bytes` bytes have
+    /// passed on the bus.
     pub const fn fifo(bytes: u32) -> Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
@@ -227,7 +230,7 @@ impl Wait {
     }
 }
 
-/// The advice to code that waits for the end of a phase.
+/// Advice to code that waits for the controller: spin, or leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Poll the controller again and again, and leave after this time at the latest.
@@ -235,7 +238,7 @@ pub enum Advice {
         /// Longest time in ns for which the caller spins.
         at_most_ns: u64,
     },
-    /// Return, or go to sleep. When the phase ends, this context advances.
+    /// Return, or go to sleep. When the command has ended, this context calls the engine.
     Leave(Context),
 }
 
@@ -249,14 +252,16 @@ const UNKNOWN: i32 = i32::MIN;
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Measured CPU costs of leaving a context and being called again, one for each context. Used
-    /// where the platform does not give the cost; 0: not measured yet.
+    /// Measured CPU costs in ns of leaving a [`Context`] (interrupt, deferred interrupt or thread)
+    /// and being called again: one for each context. Used where the platform does not give the
+    /// cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
-    /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
-    /// bits on the wire.
+    /// For each class of phases (such as commands, reads, writes): the mean time in ns that a phase
+    /// takes more (or less) than its bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
-    /// log2 of the number of data lines, plus 8 for data on both edges.
+    /// Width and data rate of the bus as one number: log2 of the number of data lines, plus 8 for
+    /// data on both edges.
     lines: AtomicU32,
     listen: fn(bool),
 }
@@ -298,7 +303,7 @@ impl WaitStrategy {
         (self.listen)(on);
     }
 
-    /// Returns the board's costs.
+    /// Returns the costs of the board's interrupts, threads and polls, as CPU time.
     pub const fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -340,7 +345,8 @@ impl WaitStrategy {
         wait.clocks(bus).saturating_mul(1_000_000_000).checked_div(u64::from(bus.clock_hz))
     }
 
-    /// Returns the cost of leaving this context and coming back; `None`: not known yet.
+    /// Returns the CPU cost in ns of leaving this context (interrupt or thread) and coming back;
+    /// `None`: not known yet.
     pub fn price_ns(&self, from: Context) -> Option<u64> {
         let told_ns = self.costs.price_ns(from);
         let price_ns = match told_ns {
@@ -379,8 +385,8 @@ impl WaitStrategy {
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// Learns how long phases of the kind of `wait` take: this one took `took_ns` from its begin to
-    /// its end. The caller must have seen both.
+    /// Learns how long the controller and the card take for commands or data of the kind of `wait`.
+    /// This one took `took_ns`, in ns, from its begin to its end. The caller must have seen both.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {
@@ -400,17 +406,18 @@ impl WaitStrategy {
         known.store(after.clamp(i64::from(UNKNOWN + 1), i64::from(i32::MAX)) as i32, Relaxed);
     }
 
-    /// Learns from a spin that did not see the end of its wait: the wait takes at least this long.
+    /// Learns from a waiter that polled for `waited_ns` and gave up before the event came: such a
+    /// wait takes at least this long.
     pub fn gave_up(&self, wait: &Wait, waited_ns: u64) {
         if self.expected_ns(wait).is_none_or(|expected_ns| expected_ns < waited_ns) {
             self.saw(wait, waited_ns);
         }
     }
 
-    /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the
-    /// known cost, because other work may have delayed the waiter. Ignored if the platform gave the
-    /// cost.
+    /// Updates the learned cost of leaving this context, by a waiter that left it for a wait of
+    /// `took_ns` and was back after `away_ns`. The difference is the cost. A sample counts for at
+    /// most twice the known cost, because other work may have delayed the waiter. Ignored if the
+    /// platform gave the cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -134,7 +134,8 @@ pub struct BlockDevice<'a, B: Platform, const N: usize> {
     losses: AtomicU8,
 }
 
-/// Makes a copy of the handle, which counts a loss as reported if the original has reported it.
+/// Makes a copy of the handle. If the original has reported a loss of written data, the copy does
+/// not report it again.
 impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
         BlockDevice { stack: self.stack, card: self.card, losses: AtomicU8::new(self.losses.load(Relaxed)) }
@@ -185,7 +186,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         })
     }
 
-    /// Reads from `lba` on into an owned buffer: as many whole blocks as the buffer has.
+    /// Reads from block `lba` on into an owned buffer, as many whole blocks as the buffer has.
+    /// Returns the number of blocks that were read, and the buffer.
     pub async fn read(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Read { lba, blocks }, buf).await
@@ -478,7 +480,7 @@ fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
     stack.with(|engine| (!engine.is_nested()).then(|| engine.losses()))
 }
 
-/// Largest number of blocks in one request for zeroes.
+/// Largest number of blocks that one request to write zeroes covers.
 const ZERO_BLOCKS: u32 = 1 << 22;
 
 /// Returns the kind of erase after which blocks read as erased; `None`: the card has none.
@@ -526,7 +528,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
     }
 
-    /// Reads into any memory that is a whole number of blocks.
+    /// Reads blocks from `lba` on into any memory, whose length is a whole number of blocks.
+    /// Returns the number of blocks read.
     pub async fn read(&mut self, lba: u64, memory: &mut [u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;
@@ -553,7 +556,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// Writes from any memory that is a whole number of blocks.
+    /// Writes `memory`, a whole number of blocks, to the card from block `lba` on. Returns the
+    /// number of blocks that were written.
     pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;

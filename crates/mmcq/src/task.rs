@@ -150,8 +150,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// Sets the alarm after a program's own use of the engine, if that use may have begun
-    /// something. Returns whether a waker has to be dropped outside of the lock.
+    /// Sets the alarm after a program's own use of the engine. `begun`: that use may have started a
+    /// transfer or set a deadline. Returns whether a waker has to be dropped outside of the lock.
     #[inline(always)]
     fn used(&self, engine: &mut EngineOf<B, N>, begun: bool) -> bool {
         if begun {
@@ -161,8 +161,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Makes sure that the alarm rings no later than the engine's next deadline. Each call that may
-    /// begin something does this as its last step under the lock. Nearly always the alarm that is
-    /// already set is early enough.
+    /// start a transfer or set a deadline does this as its last step under the lock. Nearly always
+    /// the alarm that is already set is early enough.
     #[inline(always)]
     fn keep_next(&self, engine: &mut EngineOf<B, N>) {
         if Engine::<B::Host, N, B::Profile>::FAST {
@@ -180,9 +180,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm if it would ring too late. This version is for engines without a fast path:
-    /// it needs less code, and reads the deadline itself. `alarm`: the alarm has rung, so it is set
-    /// in any case.
+    /// Sets the platform's alarm (its timer) to the engine's next deadline, if the alarm is now set
+    /// to a later time. `alarm`: the alarm has expired, so it is set in any case. This version is
+    /// for engines without a fast path: it needs less code, and reads the deadline itself.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = self.with_waits(engine.next_ns());
@@ -334,8 +334,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Calls the engine's `poll` (if `alarm`) or its `on_irq`, and then wakes tasks. For an engine
-    /// without the fast path. One function for both needs less code.
+    /// Calls the engine's `poll` (if `alarm`) or its `on_irq`, and then wakes the tasks whose
+    /// requests have ended. For an engine without the fast path (the short code for ordinary
+    /// requests). One function for both calls needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
@@ -416,7 +417,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             .map_err(|error| (error, request))
     }
 
-    /// Submits a request, with the lock held.
+    /// Submits a request to `engine`, whose lock the caller holds. Returns the request's slot.
     #[inline(always)]
     fn submit_to(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());
@@ -462,13 +463,15 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         RequestFuture { stack: self, at: At::Before(request) }
     }
 
-    /// Sends one command without data.
+    /// Sends one command without data, and returns the card's response without a check of its error
+    /// bits. `timeout_ns`: longest time for the command with its busy, in nanoseconds.
     pub async fn command(&self, command: Command, timeout_ns: u64) -> Result<Output, Error> {
         self.raw(None, command, None, DmaBuf::EMPTY, timeout_ns).await.0
     }
 
-    /// Runs one phase, after an optional prefix such as CMD55. The buffer comes back with the
-    /// result.
+    /// Executes one command with its data and busy, exactly as given, after an optional prefix such
+    /// as CMD55. The card may take `timeout_ns` nanoseconds for data and busy. The buffer comes
+    /// back with the result.
     pub async fn raw(
         &self,
         prefix: Option<Command>,
@@ -487,7 +490,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.request(Request::new(Kind::Bus(op), DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
-    /// Pauses the queue for this time: no request starts.
+    /// Pauses the queue for `ns` nanoseconds: no request starts in this time.
     pub async fn pause(&self, ns: u64) -> Result<(), Error> {
         self.request(Request::new(Kind::Pause { ns }, DmaBuf::EMPTY)).await.result.map(|_| ())
     }

@@ -74,6 +74,7 @@ mod sdio_bluetooth;
 mod sdio_bound;
 mod sdio_dropped;
 mod sdio_looks;
+mod sdio_split;
 mod stream;
 mod supervisors;
 mod surroundings;

@@ -146,6 +146,29 @@ fn a_lost_status_is_no_success() {
     assert!(matches!(b.finish(write).result, Err(Error::Program(_))), "{:?}", b.commands());
 }
 
+/// Tests the same loss with a profile that does not recover: the write ends with an error, since no
+/// later status can show that it was programmed. The response of recovery's own CMD13 may be lost
+/// as well.
+#[test]
+fn a_lean_engine_reports_no_success_after_a_lost_status() {
+    for lost_by_recovery in [false, true] {
+        let mut b = Bench::new(Lean(Fifo));
+        let write = b.write(0, 8, 1);
+        let read = b.read(100, 8);
+        b.step();
+        if lost_by_recovery {
+            b.fault(0, Cause::Timeout, Stage::Command, false);
+            b.fault(1, Cause::Crc, Stage::Command, true);
+        } else {
+            b.fault(0, Cause::Crc, Stage::Command, true);
+        }
+        assert!(b.finish(read).result.is_err());
+        assert!(matches!(b.finish(write).result, Err(Error::Program(_))), "{lost_by_recovery}");
+        let again = b.write(0, 8, 1);
+        assert!(b.finish(again).result.is_ok(), "{lost_by_recovery}");
+    }
+}
+
 #[test]
 fn an_error_in_one_piece_of_a_write_is_the_writes() {
     let world = World::new(BLOCKS);

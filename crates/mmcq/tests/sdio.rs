@@ -1,7 +1,7 @@
 //! Tests of I/O cards: bring-up, invalid tuples, functions, splitting of transfers, sharing of the
 //! bus.
 
-use crate::{fuzz, io_card, io_drive, one_thread};
+use crate::{fuzz, io_card, io_drive, one_thread, sdio_split};
 use io_card::{World, caps, function_tuple};
 use io_drive::{Stack, memory, poll_once, reclaimed, run, settle, stack, step};
 use mmcq::block::BlockDevice;
@@ -13,8 +13,8 @@ use mmcq::sdio::cccr::Cccr;
 use mmcq::sdio::cis::{CisFault, Walker};
 use mmcq::sdio::fbr::Fbr;
 use mmcq::sdio::{At, Chain, Function, IoError, Refusal, Split};
-use mmcq::spec::command::sdio::Amount;
 use one_thread::NOW_NS;
+use sdio_split::oracle;
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
@@ -307,72 +307,6 @@ fn refusals_have_names() {
     }
     assert!(matches!(run(&stack, function.read_u8(1 << 17, Chain::Last)), Err(IoError::Range { .. })));
     assert_eq!(world.borrow().log.len(), sent, "nothing was sent");
-}
-
-/// Returns how the standard splits a transfer into commands, computed byte by byte to check
-/// [`Split`].
-fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
-    let (size, mut pieces) = (u32::from(split.block_bytes), Vec::new());
-    while left > 0 {
-        let most = u32::from(split.bytes_max);
-        // The next piece is the longest that is allowed; a piece in block mode is preferred to one
-        // in byte mode. A piece that is not the last one keeps the next piece aligned.
-        let fits = |bytes: u32| bytes == left || bytes.is_multiple_of(split.align);
-        let alone = |bytes: u32| fits(bytes) && (!split.powers_of_two || bytes.is_power_of_two());
-        let blocks = (1..=u32::from(split.blocks_max)).rev().map(|n| n * size);
-        let longest = |bytes: u32| if split.powers_of_two { 1 << bytes.ilog2() } else { bytes };
-        let by_blocks =
-            blocks.filter(|_| size > 0 && left > most).find(|&bytes| bytes <= left && fits(bytes));
-        let bytes = by_blocks.unwrap_or_else(|| {
-            (1..=most.min(left)).rev().find(|&bytes| alone(bytes)).unwrap_or_else(|| longest(most.min(left)))
-        });
-        pieces.push((by_blocks.is_some(), bytes));
-        left -= bytes;
-    }
-    pieces
-}
-
-#[test]
-fn transfers_are_split_as_the_oracle_says() {
-    fuzz::fuzz("transfers_are_split_as_the_oracle_says", 400, |u| {
-        let mut caps = caps();
-        caps.align = 1 << u.int_in_range(0..=3)?;
-        caps.max_blocks = u.int_in_range(1..=1000)?;
-        caps.max_bytes = u.int_in_range(1..=100_000)?;
-        caps.max_block_bytes = u.int_in_range(512..=2048)?;
-        caps.block_sizes =
-            *u.choose(&[BlockSizes::Any, BlockSizes::PowersOfTwo, BlockSizes::PowersOfTwoOrBytes])?;
-        let mut registers = [0; 0x17];
-        registers[8] = u.arbitrary::<u8>()? & 2;
-        let max_block = u.int_in_range(1..=2048)?;
-        let block = u.int_in_range(0..=max_block)?;
-        let (within, no_512) = (u.ratio(1, 4)?, u.ratio(1, 4)?);
-        let quirk = |on, quirk| if on { quirk } else { Quirks::NONE };
-        let quirks =
-            quirk(within, Quirks::IO_BLOCK_SIZE_FOR_BYTES).and(quirk(no_512, Quirks::IO_NO_512_BYTES));
-        let split = Split::new(&caps, &Cccr::parse(&registers).unwrap(), quirks, block, max_block);
-        let total = u.int_in_range(0..=20_000)?;
-        let (mut left, mut pieces) = (total, Vec::new());
-        while let Some(count) = split.next(left) {
-            let (by_blocks, n) = match count {
-                Amount::Blocks(n) => (true, n),
-                Amount::Bytes(n) => (false, n),
-                Amount::Endless => panic!("endless"),
-            };
-            assert!(if by_blocks { (1..=511).contains(&n) } else { (1..=512).contains(&n) });
-            assert!(split.bytes(count) <= left.min(caps.max_bytes));
-            assert!(by_blocks || n <= max_block);
-            assert!(!by_blocks || caps.moves_blocks_of(block), "blocks of {block} bytes");
-            let odd = caps.block_sizes == BlockSizes::PowersOfTwo && !n.is_power_of_two();
-            assert!(by_blocks || !odd, "{n} bytes");
-            assert!(by_blocks || !within || n <= block.max(1));
-            assert!(by_blocks || !no_512 || n < 512);
-            pieces.push((by_blocks, split.bytes(count)));
-            left -= split.bytes(count);
-        }
-        assert_eq!((left, &pieces), (0, &oracle(&split, total)), "{split:?}, {total} bytes");
-        Ok(())
-    });
 }
 
 #[test]

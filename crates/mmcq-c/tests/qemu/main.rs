@@ -237,11 +237,11 @@ fn judge(soc: &Soc, host: u32) {
         }
     }
     let Some(board) = started(soc, host, None) else { return };
-    for (around, present, error) in [(USUAL, 0, "MMCQ_E_NO_CARD"), (OTHER, 1, "MMCQ_E_TIMEOUT")] {
+    for (around, present) in [(USUAL, 0), (OTHER, 1)] {
         open(soc, board, &around);
         assert_eq!(mmcq_card_present(host), present);
         // SAFETY: a null pointer is allowed.
-        is(unsafe { mmcq_bring_up(host, null_mut()) }, error);
+        is(unsafe { mmcq_bring_up(host, null_mut()) }, "MMCQ_E_NO_CARD");
         close(board);
     }
 }

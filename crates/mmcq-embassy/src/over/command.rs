@@ -194,7 +194,7 @@ macro_rules! writes {
     };
 }
 
-/// Returns whether [`perform`] can carry out this phase.
+/// Returns whether [`perform`] can execute this command (the other driver's crate knows only some).
 pub(super) fn known(phase: &Phase) -> bool {
     macro_rules! plain_known {
         ($(($index:literal, $form:ident))*) => {
@@ -214,7 +214,7 @@ pub(super) fn known(phase: &Phase) -> bool {
     }
 }
 
-/// Carries out a phase on a bus.
+/// Executes a command with its data (a [`Phase`]) on the bus of another driver.
 pub(super) async fn perform<B: MmcBus>(
     bus: &mut B,
     phase: &Phase,

@@ -14,7 +14,7 @@ use mmcq::host::{
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
-/// Interval of polls of a bus operation, in nanoseconds.
+/// Interval in ns at which the engine asks whether a bus operation has ended.
 const ASK_NS: u64 = 100_000;
 /// Longest time of a bus operation, in nanoseconds.
 const GIVE_UP_NS: u64 = 2_000_000_000;
@@ -40,7 +40,7 @@ pub struct BusHost<'m, 'b> {
     caps: Caps,
     width: Width,
     clock_hz: u32,
-    /// The phase in progress, whose data the host copies at its end.
+    /// The command in progress; at its end the host copies the data that were read.
     phase: Option<Phase>,
     give_up_ns: u64,
     /// Whether the runner has work, and was not woken for it yet.
@@ -82,7 +82,8 @@ impl<'m, 'b> BusHost<'m, 'b> {
         Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0, wakes: false })
     }
 
-    /// Requests a bus operation from the runner, or returns its progress.
+    /// Requests a bus operation from the runner (`first`), or returns the progress of the operation
+    /// that an earlier call has requested.
     fn step(&mut self, job: Job, first: bool, now_ns: u64) -> Step {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
@@ -101,7 +102,8 @@ impl<'m, 'b> BusHost<'m, 'b> {
         }
     }
 
-    /// Aborts the runner's work, and waits until the runner has dropped it.
+    /// Aborts the runner's work, and waits until the runner has dropped it. `first`: this call
+    /// begins the abort; later calls only return its progress.
     fn reset(&mut self, first: bool, now_ns: u64) -> Step {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);

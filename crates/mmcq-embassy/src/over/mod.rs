@@ -31,7 +31,7 @@ enum Job {
 }
 
 struct Inner<'b> {
-    /// Work that the runner has not begun yet.
+    /// Work that the runner has not begun yet; `None`: there is none.
     job: Option<Job>,
     /// Whether the runner carries out work, and uses the buffer.
     running: bool,
@@ -44,7 +44,7 @@ struct Inner<'b> {
     filled: usize,
     /// Whether the engine has enabled the card interrupt.
     card_irq_on: bool,
-    /// Whether the card interrupt was reported.
+    /// Whether the card interrupt has come, and the engine has not taken it yet.
     card_irq: bool,
     /// Waker of the runner's task. It is cloned, woken and dropped outside of the lock, since a
     /// waker may call the stack.
@@ -111,7 +111,8 @@ impl<'b> Mailbox<'b> {
         Mailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// Makes the two halves of the connection.
+    /// Connects mmcq to `bus`. Returns the two halves of the connection: the host for mmcq's
+    /// engine, and the task that carries out on the bus what the engine starts.
     ///
     /// # Errors
     /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an
@@ -154,7 +155,8 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// Takes the waker of the runner's task; `None` if the mailbox has none.
+    /// Takes the waker of the runner's task (the task that polls the bus futures) out of the
+    /// mailbox; `None` if the mailbox has none.
     fn take_waker(&self) -> Option<Waker> {
         self.with(|inner| inner.waker.take())
     }

@@ -1,5 +1,5 @@
-//! The executor's half of the connection to an `sdio::MmcBus`: a task that carries out phases on
-//! the bus.
+//! The executor's half of the connection to an `sdio::MmcBus`: a task that sends the engine's
+//! commands and transfers their data on the bus.
 
 use super::command::perform;
 use super::{BusHost, Job, Mailbox};
@@ -16,7 +16,7 @@ const IDENTIFY_HZ: u32 = 400_000;
 /// Interval at which a card is polled if its bus has no card interrupt.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Carries out on a bus the phases that a [`BusHost`] starts.
+/// Sends on a bus the commands that a [`BusHost`] gets from the engine, and transfers their data.
 #[derive(Debug)]
 pub struct Runner<'m, 'b, B> {
     mailbox: &'m Mailbox<'b>,
@@ -30,8 +30,9 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         Runner { mailbox, bus, look_at: None }
     }
 
-    /// Carries out phases and bus operations, in a task of its own, as long as the stack is used.
-    /// `stack` is the stack whose engine has the other half.
+    /// Carries out phases (commands with their data) and bus operations, in a task of its own, as
+    /// long as the stack is used. `stack` must be the stack whose engine has the [`BusHost`] of the
+    /// same mailbox.
     ///
     /// If `wait_for_event` of the bus fails, the bus has no card interrupt. While the engine has
     /// the interrupt enabled, this call then reports it every 10 ms, so that the code that waits

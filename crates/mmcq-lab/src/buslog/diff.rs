@@ -94,7 +94,9 @@ impl Line {
     }
 }
 
-/// Returns figures about the gaps between transfers, for each direction.
+/// Returns figures about the gaps between transfers, for each direction, with the values of both
+/// logs (`one`, `other`). A transfer counts as sent without waking a thread if its first command
+/// came less than `wake_ns` after the last interrupt.
 fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     let mut lines = Vec::new();
     for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
@@ -143,8 +145,9 @@ pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     out
 }
 
-/// Returns the comparison as JSON lines with direction, name, a, b and difference. For the first
-/// difference, a and b are the two commands as text.
+/// Returns the comparison of two bus logs as JSON lines with direction, name, a, b and difference.
+/// For the first difference, a and b are the two commands as text. If less than `wake_ns` lies
+/// between the last interrupt and the next transfer, no thread had to be woken.
 pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let first = Difference::first(one, other).map(|difference| {
         let [a, b] = difference.commands.map(shown);

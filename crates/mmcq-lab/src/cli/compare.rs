@@ -17,7 +17,8 @@ use std::process::ExitCode;
 
 /// Largest size in bytes of a file that is read as a report; no report is larger.
 const BYTES_MAX: u64 = 64 << 20;
-/// Depths at which the usual loads run, if none are given.
+/// Depths (numbers of requests under way) at which the built-in loads of `mmcq compare` run, if the
+/// user gives no depths.
 const DEPTHS: [u32; 3] = [1, 8, 32];
 /// Largest depth that a user can give: no card's queue and no job has more requests.
 const DEPTH_MAX: u32 = 1024;
@@ -110,7 +111,8 @@ struct Stacks {
     /// that is a number. May be repeated
     #[arg(long, value_name = "KEY=LEAST..MOST", conflicts_with = "a")]
     range: Vec<Given>,
-    /// Runs only with the values as they are in the files: quick, but without intervals
+    /// Runs only with the values as they are in the files, and not with both ends of the ranges of
+    /// uncertain values: quick, but no result has an interval
     #[arg(long, conflicts_with_all = ["a", "range"])]
     no_interval: bool,
     /// Number of requests in each run of the usual loads (those that run without a job file)

@@ -49,7 +49,8 @@ pub struct Device {
     /// or `out` (the card is taken out); for an event that lasts, also its duration in milliseconds
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// Begins the schedule at the signal HUP, not when the machine connects
+    /// Begins the events of --schedule when this program gets the signal HUP, not when the machine
+    /// connects
     #[arg(long, requires = "schedule")]
     hold: bool,
     /// Write all events on the bus to this file, one a line, with times in nanoseconds

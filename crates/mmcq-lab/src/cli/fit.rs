@@ -78,7 +78,8 @@ pub struct Fit {
     /// percent
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     noise: f64,
-    /// Exit with 1 if the held-out figures differ from the model by more than this on average
+    /// Exit with 1 if the held-out figures differ from the model by more than this percentage on
+    /// average
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     require: Option<f64>,
     /// Largest number of I/Os of a job in the model [default: 3000, but at most 32 MiB, or twice

@@ -69,7 +69,8 @@ impl Function {
         )
     }
 
-    /// Runs the function for `mmcq run`: prints its rates, latencies and wake-ups in all settings.
+    /// Runs the function for `mmcq run`: prints its rates, latencies and wake-ups in all settings,
+    /// as JSON lines if `json`.
     pub fn run(&self, json: bool) -> Result<ExitCode, Error> {
         let rows = self.told()?.rows();
         print(&if json { lines(&rows)? } else { self.title() + &table(&rows).text() })?;

@@ -52,7 +52,8 @@ pub struct Guest {
     /// Kernel to use instead of the kernel of the parts
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Initial file system to use instead of that of the parts; it must run /job
+    /// Initial file system, instead of the one among the parts that `mmcq guest` has fetched; it
+    /// must run /job
     #[arg(long, value_name = "FILE")]
     initrd: Option<PathBuf>,
     /// Words to add to the kernel's command line
@@ -112,7 +113,8 @@ fn ns(option: &str, us: f64) -> Result<u64, Error> {
     Err(Error::Input(format!("{option} {us}: expected microseconds from 0 to 1000")))
 }
 
-/// Prints the reports of guests in a file as tables, side by side.
+/// Prints the reports of guests in the file `path` as tables, side by side. `text` is the content
+/// of the file: one report in JSON on each line.
 fn side_by_side(path: &Path, text: &str) -> Result<ExitCode, Error> {
     let reports = (1..).zip(text.lines()).map(|(number, line)| {
         serde_json::from_str::<Report>(line)

@@ -30,8 +30,9 @@ impl Load {
         Ok((file, loaded))
     }
 
-    /// Reads the jobs as [`read`](Self::read) does, without the notes about depths, which fio's
-    /// report has. The jobs may name the file of the report (fio's option `--output`).
+    /// Reads the jobs as [`read`](Self::read) does, for a command that prints fio's report. Does
+    /// not print the notes about depths, since the report contains them. The jobs may name the file
+    /// of the report (fio's option `--output`).
     pub fn read_for_report(&self) -> Result<(JobFile, Loaded), Error> {
         let (file, loaded) = self.loaded(jobs_with_output(self.job.as_deref(), &self.options)?)?;
         loaded.file.notes.iter().for_each(voice::note);

@@ -57,8 +57,8 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards,
-/// in virtual time.
+/// A laboratory for drivers of SD and eMMC cards: the mmcq stack on register-accurate controllers
+/// and timed cards, in virtual time.
 ///
 /// Only the command `vfio` accesses real hardware. Results do not depend on the speed of this
 /// machine: the same job and seed give the same bytes. (There is one exception: a program under
@@ -367,7 +367,8 @@ fn threads(text: &str) -> Result<usize, String> {
     threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}"))
 }
 
-/// Opens an image file and locks it. Returns its content as a medium, and the lock.
+/// Opens an image file, for reads and writes if `write`, otherwise for reads only, and locks it.
+/// Returns its content as a medium, and the lock.
 fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
     if is_fifo(path) {
         let why = "a named pipe, and an image is read at any place; expected a file";

@@ -47,8 +47,9 @@ impl Files {
         Ok(())
     }
 
-    /// Adds an output file as [`Files::writes`] does, and returns the target to write to, as
-    /// [`Place::new`] does.
+    /// Adds the output file at `path` as [`Files::writes`] does, and returns the target to write
+    /// to, as [`Place::new`] does. `option`: name of the option that gave the path, for error
+    /// texts.
     pub fn place(&mut self, option: &str, path: &Path) -> Result<Place, Error> {
         self.writes(option, path)?;
         Place::new(option, path)

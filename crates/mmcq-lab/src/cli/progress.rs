@@ -72,7 +72,7 @@ impl Progress {
         self.line();
     }
 
-    /// Shows the name of the step that runs now.
+    /// Shows this text, the name of what the command does now, beside the progress bar.
     pub fn step(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.line();

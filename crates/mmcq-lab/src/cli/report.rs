@@ -54,8 +54,9 @@ impl Report {
     }
 }
 
-/// Returns the playground (the laboratory as a page for the browser) from this folder, or from the
-/// default folder. Its form is set to the load.
+/// Returns the playground (the laboratory as a page for the browser) from `folder`, or from the
+/// first default folder that exists. The form on the page shows the settings in `scene` and the
+/// jobs in `loaded`.
 fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, Error> {
     let found = folder.map(Path::to_owned).or_else(|| places().find(|place| place.is_dir()));
     let found = found.ok_or_else(|| {

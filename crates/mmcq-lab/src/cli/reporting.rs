@@ -54,7 +54,8 @@ pub struct Reporting {
     /// Whether the command writes only the HTML page, and no other report.
     #[arg(skip)]
     page_alone: bool,
-    /// Playground to put into the page; `None`: the page has none.
+    /// Playground (the laboratory as WebAssembly, with a form) to put into the HTML page; `None`:
+    /// the page has none.
     #[arg(skip)]
     live: Option<Live>,
     /// Files that the command reads, beside those of board and card.
@@ -63,7 +64,9 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Makes options that only write the page to this file and print its verdict.
+    /// Makes options for a run whose only outputs are the HTML page in the file `file`, and the
+    /// verdict on the run that the page begins with. `live`: the playground in the page; `None`: it
+    /// has none.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {
@@ -112,8 +115,10 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints its report. `again` loads the same load again, with changed values of
-    /// `--set`. `replay` is the part of the report about a replayed trace.
+    /// Runs the jobs `loaded` with the settings `scene`, and prints the report. `medium`: content
+    /// of the card, if not generated. `again` makes the board and the jobs anew with changed values
+    /// (`--set`), for further runs. `replay`: part of the report about a replayed trace. `title`:
+    /// heading of the HTML page.
     pub fn run(
         &self,
         scene: &Scene,
@@ -288,8 +293,8 @@ fn failed(error: RunError) -> Error {
 /// that of the file.
 type Ran = Result<Result<Outcome, RunError>, Error>;
 
-/// Calls `run` with an open file, whose content goes to this place. If the input of the run is bad,
-/// the place stays as it was.
+/// Calls `run` with an open file, whose content becomes the output file `place` at the end. If the
+/// input of the run is bad, the output file stays as it was.
 fn filled(place: Place, run: impl FnOnce(File) -> std::io::Result<Ran>) -> Ran {
     let mut ran = None;
     let filled = place.fill(|file| {
@@ -305,8 +310,8 @@ fn filled(place: Place, run: impl FnOnce(File) -> std::io::Result<Ran>) -> Ran {
     }
 }
 
-/// Returns what a page shows in addition to the run itself: the load in other settings, the
-/// physical limit, and the bus.
+/// Returns what the HTML page of a run shows in addition to the run itself: the load in other
+/// settings, the physical limit, and the bus. `series`: rate and depth of the run over time.
 fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -> Result<Compared, Error> {
     let shown = Progress::new("", 0, Unit::Step);
     let changes: Vec<String> = scene.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();

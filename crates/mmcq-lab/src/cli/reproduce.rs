@@ -64,7 +64,7 @@ pub struct Reproduce {
     /// merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
-    /// With never only: runs a part of the cells, which takes a minute
+    /// With never only: runs a part of the cases (board, card and load), which takes a minute
     #[arg(long)]
     thin: bool,
     /// With never only: file of results. Cells that are in the file do not run again, and the
@@ -115,8 +115,9 @@ enum Experiment {
     /// A sequential writer and a random reader that share a card, with each scheduler (nothing was
     /// published)
     Fair,
-    /// This stack compared with the best of Linux in thousands of cells: boards, cards, loads,
-    /// sizes, depths, jobs, costs of a wake-up (nothing was published)
+    /// This stack compared with the best of Linux in thousands of cells (combinations of board,
+    /// card, load, request size, depth, jobs and cost of a wake-up); no publication has figures for
+    /// it
     Never,
     /// Command queues of cards, driven by software or by the controller, with several loads: a
     /// phone's published rates, a controller with a queue engine, an A2 card
@@ -344,8 +345,8 @@ impl Reproduce {
         if self.markdown { table.markdown() } else { table.text() }
     }
 
-    /// Measures the cells of `never` and returns the results in the cells' order. Cells whose
-    /// results are in the file of `--keep` are not run again.
+    /// Measures the cells (board, card and load) of `mmcq reproduce never` and returns the results
+    /// in the cells' order. Cells whose results are in the file of `--keep` are not run again.
     fn measure(&self, cells: &[Cell]) -> Result<Vec<Measured>, Error> {
         let opened = |path: &PathBuf| {
             let kept = Kept::open(path, self.seed);

@@ -123,8 +123,8 @@ impl Door {
 /// Signals that stop a server.
 pub const ENDING: [c_int; 2] = [SIGINT, SIGTERM];
 
-/// Installs handlers for these signals. Returns a function that takes the control of the running
-/// server; from then on `tell` is called with this control for each signal.
+/// Installs handlers for the signals `which`. Returns a function that takes the control of the
+/// running server; from then on `tell` is called with this control for each signal.
 pub fn signals<C: Send + 'static>(
     which: &[c_int],
     tell: impl Fn(&C, c_int) + Send + 'static,

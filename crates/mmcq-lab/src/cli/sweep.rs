@@ -328,11 +328,12 @@ impl Sweep {
     }
 }
 
-/// Largest number of points that run again without a change, to find whether the change has an
-/// effect.
+/// Largest number of points of a sweep (combinations of values) that also run without the user's
+/// changes, to find whether the changes have an effect.
 const TRIED_MAX: usize = 8;
 
-/// Points at which the sweep checks whether changes have an effect; they are spread over the grid.
+/// Points of the sweep's grid that also run without the user's changes, to find changes without an
+/// effect; they are spread over the grid.
 struct Tried {
     /// Points that are checked, as pairs: position among the points that this sweep runs, and
     /// number of the point in the whole grid.

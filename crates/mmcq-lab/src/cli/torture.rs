@@ -230,7 +230,8 @@ impl Mode {
     }
 }
 
-/// Runs the campaign `bring-up`, prints its table, and returns the number of broken promises.
+/// Runs the campaign `bring-up` on `jobs` threads, prints its table, and returns the number of
+/// broken promises (guarantees about data).
 fn bring_ups(jobs: usize) -> Result<u64, Error> {
     let shown = Progress::new("a fault at every event of a bring-up", bring_up::STEPS, Unit::Count);
     let rows = bring_up::sweeps(&bring_up::SLOTS, jobs, &|done| shown.inc(done));
@@ -477,8 +478,8 @@ impl Torture {
     }
 }
 
-/// Returns a line about how long `--long` would take on this machine; `None`: the run was too short
-/// to estimate that.
+/// Returns a line about how long `--long` would take on this machine, from the number of requests
+/// that were done and the time that they took. `None`: the run was too short to estimate that.
 fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     let seconds = took.as_secs_f64();
     if requests < 1_000_000 || seconds < 10.0 {

@@ -221,7 +221,8 @@ impl Trace {
         self.write(places, &capture, picture)
     }
 
-    /// Writes the output files of a stored window, and prints the window as a list.
+    /// Writes the output files of a recorded window, and prints the window as a list. `places`: the
+    /// files; `picture` draws the picture if one is requested.
     fn write(
         &self,
         mut places: Places,

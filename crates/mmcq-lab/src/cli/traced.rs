@@ -139,7 +139,8 @@ impl Traced {
     }
 
     /// Returns the option of the user that may be the reason why a trace has no requests to replay,
-    /// and what is wrong with it; `None`: no option explains it.
+    /// and what is wrong with it; `None`: no option explains it. `files` are the files of the
+    /// trace.
     fn why_nothing(&self, files: &[PathBuf]) -> Option<String> {
         let looks =
             files.first().filter(|file| !recorded::is_fifo(file)).and_then(|file| recorded::format(file));

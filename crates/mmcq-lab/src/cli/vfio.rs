@@ -127,7 +127,8 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the driver's setting in which only this way of keeping transfers open is enabled.
+    /// Returns the driver's setting in which only this way of leaving transfers open (without a
+    /// CMD12) is enabled.
     fn config(self) -> StreamConfig {
         self.with(StreamConfig::NONE)
     }
@@ -323,7 +324,7 @@ fn moved(reader: &Reader, requests: Vec<(u64, Request)>) -> Result<Vec<DmaBuf>, 
     }
 }
 
-/// Takes one buffer of the reader for each piece.
+/// Takes one of the reader's buffers for each piece (the range of blocks of one request).
 fn buffers(reader: &Reader, pieces: &[(u64, u32)]) -> Result<Vec<DmaBuf>, Error> {
     let taken: Option<Vec<_>> = pieces.iter().map(|_| reader.buffer()).collect();
     taken.ok_or_else(|| Error::Run("no memory for the controller is left".to_owned()))

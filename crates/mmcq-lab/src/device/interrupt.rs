@@ -16,7 +16,8 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Sets the level of the pin, and notifies the client if the pin is high and not masked.
+    /// Sets the level of the pin (true: high), and notifies the client if the pin is high and not
+    /// masked.
     pub fn set_level(&mut self, level: bool) -> io::Result<()> {
         self.level = level;
         self.tell()

@@ -78,8 +78,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Unmaps the ranges that lie inside the given range. Returns false, and unmaps nothing, if a
-    /// mapped range lies only in part inside it.
+    /// Unmaps the ranges that lie inside the `bytes` bytes from bus address `bus` on. Returns
+    /// false, and unmaps nothing, if a mapped range lies only in part inside them.
     pub fn unmap(&self, bus: u64, bytes: u64) -> bool {
         let end = bus.saturating_add(bytes);
         let outside = |range: &Range| range.bus >= end || range.bus + range.bytes <= bus;
@@ -111,9 +111,10 @@ impl GuestMemory {
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Splits an access of the device (a write if `write`, otherwise a read) at the borders of the
-    /// mapped ranges. For each part calls `step` with the file that the range maps, the offset in
-    /// this file, and the position of the part in the access.
+    /// Splits an access of the device to `len` bytes at bus address `bus` (a write if `write`,
+    /// otherwise a read) at the borders of the mapped ranges. For each part calls `step` with the
+    /// file that the range maps, the offset in this file, and the position of the part in the
+    /// access.
     fn access(
         &self,
         write: bool,
@@ -145,9 +146,9 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns one piece of an access (a write if `write`, otherwise a read). The piece begins
-    /// after the first `done` bytes of the access. It ends with the access or with the mapped
-    /// range.
+    /// Returns one piece of an access of `len` bytes at the bus address `bus` (a write if `write`,
+    /// otherwise a read). The piece begins after the first `done` bytes of the access. It ends with
+    /// the access or with the mapped range.
     fn piece(
         &self,
         write: bool,

@@ -48,7 +48,8 @@ pub struct Setup {
     pub id: pci::Id,
     /// Schedule of events at the slot. Its times count from the connection of the client.
     pub schedule: Schedule,
-    /// Whether the schedule begins only with [`Control::begin`].
+    /// True: the schedule of events at the card slot (such as a removal) begins with
+    /// [`Control::begin`]. False: it begins when the client connects.
     pub hold: bool,
 }
 

@@ -63,8 +63,9 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// Makes the configuration space in its state after power-on. The register region has at least
-    /// `register_bytes`, rounded up to a power of two [PCI 3.0 6.2.5.1].
+    /// Makes the configuration space in its state after power-on. `id`: vendor and device ID. The
+    /// register region (first BAR) has at least `register_bytes`, rounded up to a power of two [PCI
+    /// 3.0 6.2.5.1].
     pub fn new(id: Id, register_bytes: u16) -> Self {
         Self::with_bar(id, u32::from(register_bytes).max(BAR_BYTES_MIN).next_power_of_two())
     }
@@ -97,8 +98,8 @@ impl ConfigSpace {
         self.bar_bytes
     }
 
-    /// Reads the configuration space. Returns false if the access is not inside it. `interrupt`:
-    /// value of the Interrupt Status bit, even if the interrupt is disabled.
+    /// Reads the configuration space from `offset` on. Returns false if the access is not inside
+    /// it. `interrupt`: value of the Interrupt Status bit, even if the interrupt is disabled.
     pub fn read(&self, offset: u64, buffer: &mut [u8], interrupt: bool) -> bool {
         let Some(at) = place(offset, buffer.len()) else {
             return false;
@@ -147,8 +148,8 @@ impl ConfigSpace {
     }
 }
 
-/// Returns the index of an access's first byte in the space; `None` if the access is not inside the
-/// space.
+/// Returns the index in the configuration space of the first byte of an access to `len` bytes at
+/// `offset`; `None` if the access is not inside the space.
 fn place(offset: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(offset).ok()?;
     (at.checked_add(len)? <= CONFIG_BYTES).then_some(at)

@@ -295,7 +295,8 @@ pub fn version() -> Vec<u8> {
     payload
 }
 
-/// Returns the payload that answers DEVICE_GET_INFO.
+/// Returns the payload that answers DEVICE_GET_INFO: the device has `regions` regions of registers
+/// or memory, and `irqs` kinds of interrupts.
 pub fn device_info(regions: u32, irqs: u32) -> Vec<u8> {
     // Flags: the device can be reset, and it is a PCI device.
     words(&[16, 0b11, regions, irqs])
@@ -311,14 +312,16 @@ pub fn region_info(index: u32, bytes: u64) -> Vec<u8> {
     payload
 }
 
-/// Returns the payload that answers DEVICE_GET_IRQ_INFO.
+/// Returns the payload that answers DEVICE_GET_IRQ_INFO for the kind `index` of interrupts;
+/// `count`: number of interrupts of this kind that the device has.
 pub fn irq_info(index: u32, count: u32) -> Vec<u8> {
     // Flags: notifies by eventfd, can be masked, masks itself when it notifies.
     let flags = if count == 0 { 0 } else { 0b111 };
     words(&[16, flags, index, count])
 }
 
-/// Returns the payload that answers REGION_READ or, with empty `data`, REGION_WRITE.
+/// Returns the payload that answers REGION_READ or, with empty `data`, REGION_WRITE: an access of
+/// `count` bytes from `offset` on in a region.
 pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
     let mut payload = offset.to_ne_bytes().to_vec();
     payload.extend_from_slice(&words(&[region, count as u32]));
@@ -326,7 +329,8 @@ pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Returns the payload that answers DMA_UNMAP.
+/// Returns the payload that answers DMA_UNMAP. It repeats the flags, the address and the length in
+/// bytes of the client's message.
 pub fn unmapped(flags: u32, address: u64, bytes: u64) -> Vec<u8> {
     let mut payload = words(&[24, flags]);
     payload.extend_from_slice(&address.to_ne_bytes());

@@ -78,7 +78,7 @@ pub enum Ended {
 /// Answer to a request: a payload, or an error number of `errno.h`.
 type Answer = Result<Vec<u8>, i32>;
 
-/// Server of the device for one client.
+/// Serves the simulated SDHCI device to one client of the vfio-user protocol, such as QEMU.
 pub struct Server<'a, C> {
     socket: Socket,
     model: &'a mut Sdhci,
@@ -93,8 +93,9 @@ pub struct Server<'a, C> {
 }
 
 impl<'a, C: Clock> Server<'a, C> {
-    /// Makes the server of the client on this connection. The device's DMA uses `memory`. Its slot
-    /// follows the schedule and the actions from outside. `clock` gives the model's time.
+    /// Makes the server of the client at the other end of `socket`. `config`: the device's
+    /// configuration space. The device's DMA uses `memory`. The slot of `model` follows `schedule`,
+    /// and the actions that other threads store in `outside`. `clock` gives the model's time.
     pub fn new(
         socket: Socket,
         config: ConfigSpace,

@@ -46,8 +46,9 @@ impl Watch {
         Signals::new([SIGINT, SIGTERM])
     }
 
-    /// Watches this program while it runs. After the first signal the program may end by itself.
-    /// After a second signal, or after five seconds, the watch kills the program.
+    /// Makes a thread that handles signals while the program with the process ID `program` runs.
+    /// After the first signal the program may end by itself. After a second signal, or after five
+    /// seconds, the thread kills the program.
     pub fn over(mut signals: Signals, program: i32, shared: Arc<Shared>) -> Self {
         let handle = signals.handle();
         let closed = handle.clone();

@@ -234,8 +234,8 @@ impl Section {
         Ok(names.into_iter().map(|name| (Path::new(directory).join(name), bytes)).collect())
     }
 
-    /// Ends the section: adds the job's devices and files to `asked`. Returns false if the job
-    /// names no file.
+    /// Ends this section of fio's job file: adds the job's devices and files to `asked`. Returns
+    /// false if the job names no file.
     fn close(self, asked: &mut Asked) -> Result<bool, String> {
         if self.engine == "libaio" && self.depth > UNDER_WAY_MAX {
             let Section { name, depth, .. } = self;

@@ -8,12 +8,13 @@ const SPINS: u32 = 3000;
 /// start value. A wait whose polls find nothing reduces the credit by two; a wait in which a poll
 /// finds the action increases it by one. At 0, a wait polls only once before it sleeps.
 const LUCK: u32 = 8;
-/// While the credit is 0, one of this many waits still makes all [`SPINS`] polls, to find out
-/// whether polling pays again.
+/// While the credit (a count of how well polling has worked lately) is 0, one of this many waits
+/// still makes all [`SPINS`] polls, to find out whether polling pays again.
 const RETRY: u32 = 64;
 
-/// The credit, which decides whether a wait polls or sleeps. It grows if polls succeed. They do if
-/// the other process runs on another CPU; otherwise polling only keeps that process from running.
+/// Decides whether this process polls or sleeps while it waits for another process, by a credit.
+/// The credit grows if polls succeed. They do if the other process runs on another CPU; otherwise
+/// polling only keeps that process from running.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,

@@ -68,14 +68,15 @@ impl Program {
     }
 }
 
-/// Result of a program that has ended.
+/// Result of a user's program that ran on a simulated card and has ended: its exit status, its use
+/// of the card, and the sectors that a power cut damaged.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Exit status of the program.
     pub status: ExitStatus,
     /// How much the program used the card.
     pub tally: Tally,
-    /// Counters of the simulated machine.
+    /// Counters of the run on the simulated board, such as I/Os, bus times and CPU times.
     pub counters: Counters,
     /// Sectors that the power cut damaged; `None`: the power was not cut.
     pub cut: Option<Lost>,
@@ -93,7 +94,7 @@ pub struct Ended {
 /// Reason why a program did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The board cannot be built, or the run of its machine failed.
+    /// The board cannot be built, or the run on it failed.
     #[error(transparent)]
     Run(#[from] RunError),
     /// Something that the program needs does not exist, or the program cannot be started; the text
@@ -129,8 +130,9 @@ struct Start<'p> {
 }
 
 impl Start<'_> {
-    /// Returns the ranges of a card of `capacity` that the program's paths represent. Boot areas of
-    /// `boot_bytes` follow the user area.
+    /// Returns the paths that the program may open for the card of `capacity` bytes, each with the
+    /// range of bytes of the card for which it stands. Boot areas of `boot_bytes` bytes each follow
+    /// the user area.
     fn parts(&self, setting: Setting, capacity: u64, boot_bytes: Option<u64>) -> Result<Vec<Part>, RunError> {
         let text = |path: &PathBuf| real(path).to_string_lossy().into_owned();
         let mut parts = Vec::new();

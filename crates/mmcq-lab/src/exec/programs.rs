@@ -41,7 +41,7 @@ fn key(io: &Io) -> Key {
 struct Job {
     /// Number of commands of the job that the laboratory has handled.
     seen: u32,
-    /// Whether the job's last command has no answer yet.
+    /// Whether the job waits for the laboratory's answer to its last command.
     asks: bool,
     /// Whether the job was waiting for something outside the laboratory when the laboratory last
     /// read the state of its thread.
@@ -76,7 +76,7 @@ pub struct Tally {
     pub now_ns: u64,
 }
 
-/// The threads of a program, as jobs of the machine.
+/// The threads of a program, as jobs of the simulated board.
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
@@ -104,7 +104,7 @@ pub struct Programs {
 /// What a job did while the laboratory waited for the job's command.
 enum Heard {
     Command,
-    /// The job waits for something outside the laboratory.
+    /// No command came: the job waits for something outside the laboratory.
     Nothing,
     Dead,
 }
@@ -166,9 +166,10 @@ impl Programs {
         }
     }
 
-    /// Waits until the job has posted a command, has ended, or waits for something outside the
-    /// laboratory. Until then the job runs, and no virtual time passes. `was_aside`: at the last
-    /// look the job waited for something outside.
+    /// Waits until the job `id` has posted a command, has ended, or waits for something outside the
+    /// laboratory. Until then the job runs, and no virtual time passes. `seen`: number of its
+    /// commands that were taken before. `was_aside`: the last call found that it waited for
+    /// something outside.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
             || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) != self.known;
@@ -225,8 +226,9 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O in the ring of a job that has posted a command; `None`: the ring has no
-    /// more. I/Os that the laboratory refuses get their error at once and are skipped.
+    /// Returns the next I/O in the ring of the job with the number `id`, which has posted a
+    /// command; `None`: the ring has no more. I/Os that the laboratory refuses get their error at
+    /// once and are skipped.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);
@@ -265,15 +267,16 @@ impl Programs {
         None
     }
 
-    /// Copies the data of a write from the program into `data`. Returns false if the program has no
-    /// memory at a part of them.
+    /// Copies the data of a write that job `id` has requested (`asked`) from the program's memory
+    /// into `data`. Returns false if a part of the address range is no memory of the program.
     fn fetch(&mut self, id: u32, asked: &Asked) -> bool {
         self.data.resize(asked.bytes as usize, 0);
         self.shared.fetch(id, asked, &mut self.data)
     }
 
-    /// Records the result of an I/O of the job `id`. `place` is the I/O's index in the job's ring
-    /// of requests. The job sees the result when it runs next.
+    /// Records the result of an I/O of the job `id`: the number of bytes, or a negative error
+    /// number. `place` is the I/O's index in the job's ring of requests. The job sees the result
+    /// when it runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);

@@ -69,7 +69,7 @@ pub enum Word {
     Polled = 9,
 }
 
-/// Word in a job's slot of the shared memory, by its index.
+/// A field of 32 bits in a job's slot of the shared memory, by its index.
 #[derive(Clone, Copy)]
 enum Of {
     Posted = 0,
@@ -125,7 +125,8 @@ pub struct Asked {
     pub in_cell: bool,
 }
 
-/// Path of the program that represents a range of bytes of the card.
+/// A path that the program opens, and the range of bytes of the card that it reads and writes by
+/// that path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute path by which the program opens this part of the card.
@@ -138,7 +139,8 @@ pub struct Part {
     pub device: bool,
 }
 
-/// The shared memory. Dropping this value frees it.
+/// Memory that the laboratory and a program share, with a ring of I/Os for each job. Dropping this
+/// value frees it.
 pub struct Shared {
     words: &'static [AtomicU32],
     longs: &'static [AtomicU64],
@@ -281,7 +283,8 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns the IDs of the processes that have begun a job, of each slot for a job the last one.
+    /// Returns the IDs of the processes that have begun a job. If a slot has been used for several
+    /// jobs, only the process of the last one is listed.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
@@ -366,9 +369,9 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Copies the data of one request from the shared memory into `into`, in words of 64 bits.
-    /// `place` is the number of the request in the job's ring. Bytes after the last whole word of
-    /// `into` are not changed.
+    /// Copies the data of one request of job number `job` from the shared memory into `into`, in
+    /// words of 64 bits. `place` is the number of the request in the job's ring. Bytes after the
+    /// last whole word of `into` are not changed.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
@@ -394,8 +397,8 @@ impl Shared {
         read_memory(self.thread(job).0, asked.address, into)
     }
 
-    /// Copies the data that a job has read from `from` to the program. Returns false if the program
-    /// has no memory at that address.
+    /// Copies the data of a job's read, which are in `from`, to the memory of the user's program.
+    /// Returns false if the program has no memory at the read's address.
     pub fn bring(&self, job: u32, asked: &Asked, from: &[u8]) -> bool {
         if asked.in_cell {
             self.write_cell(job, asked.place, from);
@@ -415,7 +418,7 @@ impl Shared {
         }
     }
 
-    /// Wakes fio's helper, so that it checks whether fio's main thread wants it to end.
+    /// Wakes fio's helper thread, so that it checks whether fio's main thread wants it to end.
     pub fn look(&self) {
         self.wake(self.of(self.jobs, Of::Released));
     }
@@ -438,8 +441,8 @@ impl Drop for Shared {
     }
 }
 
-/// Reads a program's memory at `address` into `into`. Returns false if the program has no memory
-/// there, or has ended.
+/// Reads the memory of the program `pid` from `address` on into `into`. Returns false if the
+/// program has no memory there, or has ended.
 fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
@@ -448,8 +451,8 @@ fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     moved.cast_unsigned() == into.len()
 }
 
-/// Writes `from` to a program's memory at `address`. Returns false if the program has no memory
-/// there, or has ended.
+/// Writes `from` to the memory of the program with the process ID `pid`, at `address`. Returns
+/// false if the program has no memory there, or has ended.
 fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };

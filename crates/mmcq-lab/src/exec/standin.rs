@@ -29,10 +29,11 @@ impl Folder {
     }
 }
 
-/// Stand-in for one file of the card: a program's descriptors of the file refer to the stand-in.
+/// Stand-in for one file of the card: what a program takes for its descriptors of that file are
+/// descriptors of the stand-in's folders.
 pub struct Standin {
-    /// Folders that stand for the file in the program's descriptors: for reading, for writing, and
-    /// for both.
+    /// Nameless folders to which the program's file descriptors refer in place of the file: one for
+    /// reading, one for writing, and one for both.
     pub folders: [Folder; 3],
     /// File that carries the record locks (`fcntl`) of all processes on the card's file.
     locks: File,

@@ -170,7 +170,7 @@ pub enum Verify {
 pub enum ExitWhat {
     /// All workers of the same report group end.
     Group,
-    /// All running workers end.
+    /// All workers that run at that time end.
     Stonewall,
     /// All other workers end. Workers that have not begun do not begin any more.
     All,
@@ -256,7 +256,8 @@ pub struct Job {
     pub blockalign: [Option<u64>; 2],
     pub numjobs: u32,
     pub iodepth: u32,
-    /// Number of transfers that the job submits in one call, if it need not wait before.
+    /// Number of transfers that the job gathers and then submits in one call. It submits fewer if
+    /// it must wait.
     pub iodepth_batch: u32,
     /// Smallest number of completions that a waiting job collects in one call.
     pub iodepth_batch_complete_min: u32,

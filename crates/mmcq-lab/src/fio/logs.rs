@@ -97,7 +97,7 @@ impl Logs {
         }
     }
 
-    /// Records in the I/O log a transfer that began at this time.
+    /// Adds a line to the I/O log: this transfer began at `at_ns`, in ns.
     pub(super) fn began(&mut self, at_ns: u64, io: &Io) {
         let word = match (io.dir, io.how) {
             (_, How::Discard) => "trim",
@@ -117,8 +117,8 @@ impl Logs {
         }
     }
 
-    /// Records a completed transfer in the logs. `latencies_ns`: latency of the submission, of the
-    /// completion, and of both together.
+    /// Records in the logs a transfer of `bytes` bytes that the log dates to the time `at_ns`.
+    /// `latencies_ns`: latency of the submission, of the completion, and of both together.
     pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
         let ms = at_ns / 1_000_000;
         if self.avg_ms > 0 {
@@ -154,8 +154,8 @@ impl Logs {
         self.window_end_ms = end_ms.saturating_add(passed.saturating_mul(avg_ms));
     }
 
-    /// Ends the logs at this time. As in fio, the logs of latencies have a last window, which may
-    /// be shorter. The logs of rates have only whole windows.
+    /// Ends the logs at the time `at_ns`. As in fio, the logs of latencies have a last window,
+    /// which may be shorter. The logs of rates have only whole windows.
     pub(super) fn end(&mut self, at_ns: u64) {
         for log in self.slat_clat_lat.iter_mut().flatten().filter(|_| self.avg_ms > 0) {
             log.close_window(at_ns / 1_000_000, self.avg_ms);
@@ -197,7 +197,8 @@ impl Logs {
     }
 }
 
-/// Returns the name of a worker's I/O log.
+/// Returns the name of a worker's I/O log: `name`, with the worker's number `thread_number` at its
+/// end if it is not 1.
 fn io_name(name: &str, thread_number: u32) -> String {
     if thread_number == 1 { name.to_owned() } else { format!("{name}.{thread_number}") }
 }

@@ -29,7 +29,7 @@ pub trait Sources {
     fn file(&self, path: &Path) -> std::io::Result<Vec<u8>>;
 }
 
-/// Source that uses the process's own environment and files.
+/// Source of job files and environment variables that uses those of this process.
 pub struct System;
 
 impl Sources for System {
@@ -359,7 +359,7 @@ impl<'a> Reader<'a> {
         Ok(self.out)
     }
 
-    /// Reads a whole job file and handles its lines.
+    /// Reads the job file `path` and handles its lines; `depth` counts nested `include` lines.
     fn file(&mut self, path: &Path, place: &Place, depth: u32) -> Result<(), ParseError> {
         let shown = path.display().to_string();
         self.files += 1;
@@ -521,7 +521,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Handles an option of the section that is being read.
+    /// Handles option `name` of the present section; `value` is `None` if it has no `=`.
     fn option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<(), ParseError> {
         let expanded = value.map(|v| self.expand(v, place)).transpose()?;
         let (job, given) = match (&mut self.section, &mut self.own_global) {
@@ -562,7 +562,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Returns the text with each `${NAME}` replaced by the value of the environment variable.
+    /// Returns the text with each `${NAME}` replaced by that environment variable; it must exist.
     fn expand(&self, text: &str, place: &Place) -> Result<String, ParseError> {
         const VALUE_BYTES_MAX: usize = 4096;
         let mut out = String::new();

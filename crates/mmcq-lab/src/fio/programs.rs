@@ -59,8 +59,8 @@ pub enum Kind {
     Flush,
 }
 
-/// Adds a completed request to the measurements of the program with this number; `ns` is the
-/// request's latency.
+/// Adds a completed request to the measurements of the program with this number. `bytes`: the
+/// number of bytes that it transferred; `ns`: its latency.
 pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64) {
     let stats = programs.entry(number).or_default();
     match kind {

@@ -107,8 +107,8 @@ pub struct Script {
     pub entries: Arc<Entries>,
     /// Number of the program that made each request; empty if programs are not known.
     pub programs: Arc<[u16]>,
-    /// End in bytes of the load's address space, and the place in the trace of the request that
-    /// reaches this end.
+    /// Offset in bytes at which the address range that the load uses ends, and the place in the
+    /// trace of the request that reaches this end.
     pub extent: (u64, Place),
     /// How the load's address space is mapped to the card.
     pub remap: Remap,
@@ -158,8 +158,8 @@ impl Script {
         }
     }
 
-    /// Returns the offset in bytes on a card of this size of a request's first byte, and the
-    /// request's length in bytes.
+    /// Returns where a request lies on a card of `capacity` bytes: the offset of its first byte,
+    /// and its length, both in bytes.
     pub(super) fn place(&self, entry: &Entry, capacity: u64) -> (u64, u64) {
         let bytes = entry.bytes.min(capacity);
         let offset = match self.remap {

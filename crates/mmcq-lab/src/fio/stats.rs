@@ -68,7 +68,7 @@ impl Running {
     }
 }
 
-/// Latencies of one kind: a series and a histogram.
+/// Latencies of one kind of request, such as reads: a series of values and a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
     /// Number, smallest, largest, mean and deviation of the latencies in ns.
@@ -261,8 +261,9 @@ impl Stats {
         self.mark_latency(clat_ns);
     }
 
-    /// Adds a completed discard of `bytes` to the measurements, with its latencies as in
-    /// [`transfer`](Self::transfer).
+    /// Adds a completed discard of `bytes` bytes to the measurements, with its latencies in ns: of
+    /// the submission (`slat_ns`; `None`: the I/O engine has no such time), from there to the
+    /// completion (`clat_ns`), and of both together (`lat_ns`).
     pub fn discard(&mut self, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
         self.discards.transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);
@@ -287,7 +288,7 @@ impl Stats {
         self.submits += 1;
     }
 
-    /// Counts a call that collected this number of completions.
+    /// Counts one call by which the worker collected this number (`transfers`) of completions.
     pub fn mark_complete(&mut self, transfers: u32) {
         self.complete[batch(transfers)] += 1;
         self.completes += 1;
@@ -372,8 +373,9 @@ impl Windows {
         Windows { window_ns, end_ns: start_ns.saturating_add(window_ns), amount: 0 }
     }
 
-    /// Closes the windows that ended at or before `now_ns`, and adds their rates to `series`;
-    /// `scale` is the amount in one unit of the rate.
+    /// Ends the window of time over which the rate is measured, if its end is not after `now_ns`.
+    /// Adds its rate per second to `series`; a window without work adds none. `scale`: amount of
+    /// work in one unit of the rate, such as 1024 bytes for KiB.
     pub fn advance(&mut self, now_ns: u64, scale: u64, series: &mut Running) {
         if now_ns < self.end_ns {
             return;

@@ -33,7 +33,8 @@ pub fn size(text: &str, kb_base: u64) -> Result<u64, Expected> {
     base.checked_pow(power).and_then(|f| number.checked_mul(f)).ok_or("a size below 16 EiB".to_string())
 }
 
-/// Parses a size in bytes, or a share of the file such as `20%`.
+/// Parses a size in bytes, or a share of the file such as `20%`. `kb_base` (1000 or 1024) is the
+/// value of the suffix `k`.
 pub fn size_or_percent(text: &str, kb_base: u64) -> Result<super::job::Size, Expected> {
     if let Some(number) = text.trim().strip_suffix('%') {
         let percent: u8 =
@@ -64,7 +65,8 @@ pub fn time_ns(text: &str, default_unit_ns: u64) -> Result<u64, Expected> {
     number.checked_mul(unit_ns).ok_or("a time below 584 years".to_string())
 }
 
-/// Parses a whole number in `min..=max`; size suffixes such as `k` are allowed.
+/// Parses a whole number in `min..=max`. Size suffixes such as `k` are allowed; `kb_base` (1000 or
+/// 1024) is the value of `k`.
 pub fn number(text: &str, kb_base: u64, min: u64, max: u64) -> Result<u64, Expected> {
     let expected = || format!("a number from {min} to {max}");
     let n = size(text, kb_base).map_err(|_| expected())?;

@@ -1,5 +1,6 @@
-//! Chooses jobs that determine the free values of a fit. Before a fit, these are jobs to run on the
-//! board. After a fit, these are jobs whose figures would add information.
+//! Chooses jobs that determine the free values of a fit (the values that it may change). Before a
+//! fit, these are jobs to run on the board. After a fit, these are jobs whose figures would add
+//! information.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};
@@ -59,7 +60,7 @@ pub struct Open<'a> {
     pub smooth: &'a [usize],
     /// Values that the fit has found, as changes `key=value`.
     pub changes: &'a [String],
-    /// Logarithms of the free values that the solver found, in the order of `smooth`.
+    /// Logarithms of the values that the solver has found, in the order of [`Space::smooth`].
     pub at: &'a [f64],
     /// Information matrix of the figures (inverse of the values' covariance).
     pub information: &'a DMatrix<f64>,
@@ -67,8 +68,8 @@ pub struct Open<'a> {
     pub noise: f64,
 }
 
-/// Returns a job in the form in which a fit has its loads: a job with this `rw=` word, block size
-/// in KiB and `iodepth`, and the one figure that it would give (its rate).
+/// Returns a load of a fit that consists of one job and one figure, the job's rate. The parameters
+/// are the job's `rw=` word, its block size in KiB and its `iodepth`.
 fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
     let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());
@@ -116,7 +117,7 @@ fn parted(rw: &'static str) -> (&'static str, &'static str) {
     rw.strip_suffix("+fsync").map_or((rw, "0"), |rw| (rw, "1"))
 }
 
-/// Returns the jobs to choose from for a fit of these free values.
+/// Returns the jobs to choose from for a fit that may change these values.
 fn candidates(free: &[Free]) -> Vec<(&'static str, u64, u32)> {
     let durable = free.iter().any(|free| free.key.ends_with("flash.cache.flush_us"));
     JOBS.into_iter().chain(DURABLE.into_iter().filter(|_| durable)).collect()
@@ -159,11 +160,11 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
     information + row.transpose() * row / (noise * noise)
 }
 
-/// Returns, for each value in `values`, the job whose figure would determine this value best;
-/// `None` if no job helps enough. Before the model runs, calls `told` with the count of runs.
+/// Returns, for each value in `values`, the name of the job to measure next, since its figure would
+/// determine this value best. `None`: no job would halve the uncertainty of the value. Before the
+/// model runs, calls `told` with the number of runs to come.
 ///
-/// # Errors
-/// The model cannot run the jobs; the error is one line.
+/// # Errors The model cannot run the jobs; the error is one line.
 pub fn more(
     open: &Open<'_>,
     values: &[usize],
@@ -190,10 +191,10 @@ pub fn more(
 }
 
 /// Returns the jobs to run on the board before a fit, as a fio job file whose comments say which
-/// values each job determines. Before the model runs, calls `told` with the count of runs.
+/// values each job determines. `free`: the values to fit; `noise`: expected standard deviation of a
+/// figure, as a share of it. Before the model runs, calls `told` with the number of runs to come.
 ///
-/// # Errors
-/// The model cannot run the jobs; the error is one line.
+/// # Errors The model cannot run the jobs; the error is one line.
 pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize)) -> Result<String, String> {
     let smooth: Vec<usize> = (0..free.len()).filter(|at| free[*at].steps.is_empty()).collect();
     let at: Vec<f64> = smooth.iter().map(|value| free[*value].before.ln()).collect();

@@ -185,7 +185,7 @@ pub fn parts(all: Vec<Load>, blocks: &[String]) -> Result<(Vec<Load>, Vec<Load>)
     Ok((of(true), of(false)))
 }
 
-/// Makes a job from its options; `place` says in error messages where the job was read.
+/// Makes the job `name` from its options; `place` says in error messages where the job was read.
 fn job<'a>(
     name: &str,
     place: &str,

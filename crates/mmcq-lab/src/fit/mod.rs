@@ -31,7 +31,7 @@ const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
 /// Input of a fit.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Board, card and stack of the model.
+    /// The board, card and stack that the model simulates for this fit.
     pub bench: Bench,
     /// Values of board and card that the fit may change.
     pub free: Vec<Free>,
@@ -40,12 +40,13 @@ pub struct Task {
     /// Loads that are held out: the values are not fitted to them, but the result is compared with
     /// them.
     pub held: Vec<Load>,
-    /// Smallest standard deviation that is expected of a figure, as a share of the figure.
+    /// Smallest standard deviation that is expected of a measured figure, as a share of the figure
+    /// (0.1 is 10 %).
     pub noise: f64,
 }
 
-/// Free values of a fit as the solver sees them. The solver varies the logarithms of the values
-/// without steps. The values with steps are fixed here.
+/// Free values of a fit, in the form that the solver uses. The solver varies the logarithms of the
+/// values without steps. The values with steps are fixed here.
 struct Space<'a> {
     free: &'a [Free],
     /// For each free value that is limited to steps, the step at which it is fixed; `None` for the
@@ -58,8 +59,8 @@ impl Space<'_> {
         self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
     }
 
-    /// Returns all free values in the units of the model's files. `at` has the logarithms of the
-    /// values without steps.
+    /// Returns all free values in the units of the model's files. `at` has the logarithms of those
+    /// values that the fit changes smoothly; the others have the fixed values in `steps`.
     fn values(&self, at: &[f64]) -> Vec<f64> {
         let mut at = at.iter();
         self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()

@@ -48,7 +48,7 @@ impl Bench {
     /// Largest number of I/Os of a job in the model, if no number is given.
     pub const IOS: u64 = 3000;
 
-    /// Returns the changes of board and card, without those of the jobs.
+    /// Returns the changes (`key=value`) of board and card, without those of the jobs.
     pub fn of_board(&self) -> Vec<String> {
         self.changes.iter().filter(|change| !change.starts_with(JOB)).cloned().collect()
     }

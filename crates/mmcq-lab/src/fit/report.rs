@@ -61,7 +61,7 @@ impl Value {
     }
 
     /// Returns the ends of the 95 % interval as the fit computed them, even if they are beyond the
-    /// bounds of the value.
+    /// bounds of the value; `None`: the jobs do not determine the value.
     pub(super) fn unbounded(&self) -> Option<[f64; 2]> {
         self.unbounded
     }
@@ -80,9 +80,9 @@ impl Value {
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// Returns whether the fitted jobs determine the value closely. Then the upper end of its 95 %
-    /// interval is at most [`DETERMINED`] (1.25) squared times the lower end. If only powers of two
-    /// are possible, the upper end is at most twice the lower end.
+    /// Returns whether the fitted jobs determine the value closely: the upper end of its 95 %
+    /// interval is at most [`DETERMINED`] (1.25) squared times the lower end, or, if only powers of
+    /// two are possible, at most twice the lower end.
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.unbounded else { return false };
         match self.steps {
@@ -131,14 +131,14 @@ fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// A measured figure beside the figure that the model gives.
+/// A measured figure, and the figure that the fitted model gives for the same job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// File and the place in this file where the figure was read.
     pub place: String,
     /// Name of the job.
     pub name: String,
-    /// Quantity that the figure measures.
+    /// What the figure measures, such as a rate or a latency.
     pub what: What,
     /// Value that was measured on the board.
     pub measured: f64,
@@ -184,9 +184,9 @@ impl Held {
 /// Result of fitting the values of a model to measured figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// Results for the free values.
+    /// Result for each value that the fit was allowed to change (a free value).
     pub values: Vec<Value>,
-    /// Figures to which the values were fitted, beside the model's.
+    /// Measured figures to which the values were fitted; each beside the model's figure.
     pub fitted: Vec<Held>,
     /// Measured figures that were held out of the fit, to test it; each beside the model's figure.
     pub held: Vec<Held>,
@@ -346,7 +346,8 @@ fn counted(figures: usize) -> String {
     format!("{figures} figure{}", if figures == 1 { "" } else { "s" })
 }
 
-/// Returns a number as text with four digits.
+/// Returns a number as text: below 10 with three digits after the point, and with one digit fewer
+/// for each further power of ten.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),

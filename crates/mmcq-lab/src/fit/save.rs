@@ -17,7 +17,8 @@ fn holds(ends: &[f64], value: &Value) -> bool {
     matches!(*ends, [least, most] if (least..=most).contains(&value.after))
 }
 
-/// Returns the uncertainty of these fitted values as text, for the source of a table.
+/// Returns text about the uncertainty of these fitted values. It becomes a part of `source`, which
+/// says in the card's or board's file where a table's values come from.
 fn said(values: &[&Value]) -> String {
     let one = |value: &&Value| {
         let name = value.key.rsplit('.').next().unwrap_or(&value.key);
@@ -43,12 +44,13 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
     (0.0 <= least && least < most).then_some([least, most])
 }
 
-/// Returns the text of the card's file with the fitted values of the card. In each changed table,
-/// `source` then names the fit and the figures. The source begins with `fit` if the figures
-/// determined a value of the table, otherwise with the old source.
+/// Returns the text of the file of the card `name` with the fitted values of the card, and with
+/// `changes`, the values (`KEY=VALUE`) that the user had set. In each table with a fitted value,
+/// the text of `source` then names the fit and `figures`, the description of the measured figures.
+/// That text begins with `fit` if the figures determined a value of the table, otherwise with the
+/// old source.
 ///
-/// # Errors
-/// The card's file cannot be read; the error is one line.
+/// # Errors The card's file cannot be read; the error is one line.
 pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
     let own: Vec<&Value> = fit.values.iter().filter(|value| value.key.starts_with(CARD)).collect();
     let mut all: Vec<String> = changes.to_vec();
@@ -99,7 +101,8 @@ pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<
     Ok(document.to_string())
 }
 
-/// Sets the interval of a value in its table, or removes the old interval of a value without one.
+/// Sets the interval in which the value `name` of this table lies; `None` removes an interval that
+/// the table has for it.
 fn set_interval(table: &mut Item, name: &str, interval: Option<[f64; 2]>) {
     let known = table.get_mut(INTERVAL).and_then(Item::as_table_like_mut);
     match (interval, known) {
@@ -123,7 +126,9 @@ fn inside(value: &Value, steps: &[&str]) -> bool {
     path.split_last().is_some_and(|(_, table)| table == steps)
 }
 
-/// Returns the text of the whole board file with the fitted values of the board.
+/// Returns the text of the whole board file with the fitted values of the board. `name` is the
+/// board, `changes` its values that were changed before the fit. `figures` names what was measured,
+/// and becomes a part of each fitted value's source.
 ///
 /// # Errors
 /// The board's file cannot be read, or refuses a value; the error is one line.

@@ -25,11 +25,12 @@ const DIFFERENCE_LAST: f64 = 0.03;
 const STEP_MOST: f64 = 1.1;
 /// Largest number of steps of the search; each step makes the cost smaller.
 const STEPS_MOST: usize = 25;
-/// Size of a step, in logarithms, below which the search ends.
+/// The search ends when a step changes no value's logarithm by more than this.
 const STEP_LEAST: f64 = 1e-3;
 /// Relative decrease of the cost in one step below which the search ends.
 const GAIN_LEAST: f64 = 1e-3;
-/// How often a step is tried again with more damping before the search ends.
+/// Largest number of tries of one step of the search, each with more damping, so that the step is
+/// shorter. If no try makes the cost smaller, the search ends.
 const SHORTENED_MOST: usize = 6;
 /// Eigenvalue of the information matrix below which the figures do not determine a combination of
 /// values.
@@ -48,7 +49,7 @@ pub struct Problem<'a> {
     pub before: &'a [f64],
     /// Lower and upper bound of each value, in logarithms.
     pub bounds: &'a [(f64, f64)],
-    /// Smallest standard deviation that is expected of a figure's logarithm.
+    /// Smallest standard deviation that is expected of a measured figure's logarithm.
     pub noise: f64,
 }
 
@@ -57,7 +58,7 @@ pub struct Problem<'a> {
 pub struct Solution {
     /// Logarithms of the values that were found.
     pub at: Vec<f64>,
-    /// Logarithms of the model's figures at these values.
+    /// Logarithms of the model's figures with the values of `at`.
     pub model: Vec<f64>,
     /// Weight that each figure has at the solution, 0 to 1.
     pub weights: Vec<f64>,
@@ -81,18 +82,14 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
-    /// residuals, in units of this standard deviation, plus the squares that hold the values near
-    /// their start values.
+    /// Returns the cost that the solver makes small. It is the robust (Huber) sum of squares of the
+    /// residuals, in units of the standard deviation `scale`, plus the squares that hold the values
+    /// near their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
 
-    /// Returns whether this solution agrees better with the figures than the other one.
-    ///
-    /// Both costs are computed in units of the same standard deviation: that of the solution with
-    /// the smaller residuals. If each were in units of its own deviation, a solution with large
-    /// residuals would cost no more than one with small residuals.
+    /// Returns whether this solution agrees better with the measured figures than `other`.
     pub fn is_better(&self, other: &Solution) -> bool {
         let scale = self.robust.min(other.robust);
         self.cost(scale) < other.cost(scale)
@@ -124,8 +121,9 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     problem.solution(at, figures, model)
 }
 
-/// Takes steps from the point `at` that reduce the cost, until a step is short or reduces the cost
-/// little.
+/// Takes steps from the point `at`, where the model has the figures `figures`, that reduce the
+/// cost, until a step is short or reduces the cost little. `scale` returns the standard deviation
+/// by which residuals are divided; `clamp` moves a point into the bounds of the values.
 fn descend(
     problem: &Problem<'_>,
     mut at: Vec<f64>,
@@ -204,7 +202,8 @@ impl Problem<'_> {
     }
 
     /// Returns the derivatives of the model's figures by the values: by forward differences, or by
-    /// backward differences if a forward step would exceed the value's upper bound.
+    /// backward differences if a forward step would exceed the value's upper bound. `by`: size of a
+    /// step.
     fn jacobian(
         &self,
         at: &[f64],
@@ -306,12 +305,13 @@ impl Problem<'_> {
     }
 }
 
-/// Weight of the expected noise in [`Solution::scale`]: the noise counts as much as this number of
-/// residuals.
+/// Weight of the expected noise in [`Solution::scale`], which combines this noise with the scatter
+/// of the residuals: the expected noise counts as much as this number of residuals.
 const EXPECTED: f64 = 4.0;
 
-/// Returns the information matrix of figures whose derivatives are the rows of `jacobian`. Its
-/// inverse is the covariance of the values.
+/// Returns the information matrix of figures whose derivatives are the rows of `jacobian`, each
+/// with its weight in `weights`. `scale`: standard deviation of a figure of weight 1. The inverse
+/// of the matrix is the covariance of the values.
 pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMatrix<f64> {
     let count = jacobian.ncols();
     DMatrix::from_fn(count, count, |a, b| {

@@ -1,5 +1,5 @@
-//! Result of a comparison of stacks: rates, gains, how uncertain each gain is, and the value that
-//! decides it.
+//! Result of a comparison of stacks. It has the rates, how much faster each stack is than the first
+//! one (gain), how uncertain each gain is, and what decides it.
 
 use super::load::Load;
 use super::standin::{self, Kind};
@@ -9,8 +9,9 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Chance
-/// alone makes runs differ by as much.
+/// Smallest effect of an uncertain value of board or card that is reported, in percentage points of
+/// the gain (how much faster one setting is than another). Chance alone makes runs differ by as
+/// much.
 const LEAST_PERCENT: f64 = 0.1;
 
 /// Figures of one run of a load with one setting.
@@ -20,8 +21,8 @@ pub struct Point {
     pub mib_s: f64,
     /// Number of requests per second.
     pub iops: f64,
-    /// 99th percentile of the requests' latency in ns, for mixed loads of the slower direction;
-    /// with a durable load, that of the flushes.
+    /// 99th percentile of the latency in ns: of the requests; with a mixed load, of the requests of
+    /// the slower direction; with a durable load, of the flushes.
     pub p99_ns: u64,
     /// Share of the time of all CPU cores in which they work, 0 to 1.
     pub cpu_share: f64,
@@ -30,7 +31,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the figures of a run of this load.
+    /// Returns rate, latencies and CPU use of a finished run of this load.
     pub fn of(outcome: &Outcome, load: &Load) -> Self {
         let (all, c) = (outcome.group(), &outcome.counters);
         let steady = c.steady.mib_per_s().filter(|_| load.is_steady);
@@ -58,23 +59,25 @@ impl Point {
     }
 }
 
-/// Effect of an uncertain value on a gain.
+/// How much a gain (by how much mmcq is faster) changes with an uncertain value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     /// Index in [`Answer::values`] of the uncertain value.
     pub value: usize,
-    /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
-    /// was not possible.
+    /// Gain of one setting over another, in percent, computed twice: with the uncertain value at
+    /// its low end, and at its high end. `None`: the simulation with this end was not possible.
     pub percent: [Option<f64>; 2],
     /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
     /// run at its high end; `None`: that run was not possible.
     pub mib_s: [Option<f64>; 2],
-    /// Difference in percentage points between the highest and the lowest of three gains: with the
-    /// value at its low end, at its high end, and unchanged.
+    /// How much the value matters: difference in percentage points between the highest and the
+    /// lowest of three gains (how much faster the setting is): with the value at its low end, at
+    /// its high end, and unchanged.
     pub width_percent: f64,
 }
 
-/// What decides how large a gain is.
+/// What changes a gain (how much faster one setting is than another) most, of all that is
+/// uncertain.
 #[derive(Clone, Copy, Debug)]
 pub enum Decides<'a> {
     /// A value of the board or the card that is not known exactly.
@@ -84,8 +87,8 @@ pub enum Decides<'a> {
 }
 
 impl Decides<'_> {
-    /// Returns the name of what changes the gain most: the value's key, or `the stand-in` for the
-    /// difference between Linux and its model.
+    /// Returns the name of the cause that changes this gain over the first setting most: the key of
+    /// an uncertain value, or `the stand-in` for the difference between Linux and its model.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -93,8 +96,9 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns a short name of what changes the gain most: the last part of the value's key, or
-    /// `stand-in` for the difference between Linux and its model.
+    /// Returns a short name of the cause that changes this gain over the first setting most: the
+    /// last part of the uncertain value's key, or `stand-in` for the difference between Linux and
+    /// its model.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),
@@ -109,28 +113,30 @@ impl Decides<'_> {
     }
 }
 
-/// Gain of a setting for one load, compared with the first setting that ran this load.
+/// Gain of a setting for one load: by how much it is faster than the first setting that ran this
+/// load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
-    /// Setting whose gain this is.
+    /// Setting (stack and configuration) that is compared with the first setting of the cell.
     pub setting: Setting,
-    /// Figures with all values as they are in the files.
+    /// Figures of the run in which all values are as they are in the files of board and card.
     pub point: Point,
-    /// Gain in percent over the first setting of the cell; above 0: this setting is faster.
+    /// By how many percent the rate of this setting is above that of the cell's first setting;
+    /// below 0: this setting is slower.
     pub percent: f64,
     /// Lowest and highest gain in percent. They are taken over the run with all values as they are,
     /// and all runs in which one value was at its low or high end. If our models of Linux
     /// (stand-ins) are known to differ from unmodified Linux by more, that difference makes the
     /// interval wider. Without uncertain values, both are [`Gain::percent`].
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over the same runs as for [`Gain::ends`], without the
-    /// difference between the stand-ins and unmodified Linux.
+    /// Lowest and highest rate in MiB/s over the same runs as for [`Gain::ends`]. How much the
+    /// stand-ins (our models of Linux) are known to differ from unmodified Linux is not included.
     pub mib_s: [f64; 2],
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// How many percentage points the gain would move if the stand-ins (our models of Linux)
-    /// differed from unmodified Linux as much as in the loads that both ran.
+    /// How many percentage points this gain would move if both settings' stand-ins (our models of
+    /// Linux) differed from unmodified Linux as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.
@@ -138,9 +144,9 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Returns what decides how large the gain is: the value with the largest effect, or the
-    /// difference between our models of Linux and unmodified Linux; `None`: nothing changes the
-    /// gain.
+    /// Returns what the gain (how much faster one setting is than another) depends on most: the
+    /// uncertain value with the largest effect, or the difference between our models of Linux and
+    /// unmodified Linux. `None`: nothing changes the gain.
     pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
         let widest = self.effects.first();
         match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
@@ -149,7 +155,8 @@ impl Gain {
         }
     }
 
-    /// Returns whether a prior, a value without a measurement, changes the gain.
+    /// Returns whether the gain (how much faster one setting is than another) depends on a prior: a
+    /// value of board or card that comes from no measurement.
     pub fn hangs_on_priors(&self, answer: &Answer) -> bool {
         self.effects.iter().any(|effect| answer.values[effect.value].is_prior())
     }
@@ -215,27 +222,29 @@ impl Cell {
     }
 }
 
-/// Answer to a question about the gains of card stacks on a board.
+/// Answer to the question how much faster each card stack (setting) is on a board than the first
+/// one, for each load, and how certain these gains are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Name of the board.
     pub platform: String,
     /// Name of the card.
     pub card: String,
-    /// Changes of the board, the card and the jobs.
+    /// Changes of board, card and jobs that the user gave (`KEY=VALUE`).
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,
     /// Number of runs that this comparison needed.
     pub runs: usize,
-    /// Whether the user asked for uncertainty intervals of the gains.
+    /// Whether the user asked how uncertain each gain (of one stack's rate over another's) is.
     pub has_intervals: bool,
-    /// Uncertain values that were changed to their ends.
+    /// Uncertain values of board and card. Each was set to its lower and to its upper end in runs
+    /// of their own.
     pub values: Vec<Uncertain>,
     /// For each end of an uncertain value with which a run was not possible: a text with the
     /// reason.
     pub left: Vec<String>,
-    /// Results of each load, with all settings.
+    /// Results of each load, with all compared stacks (settings).
     pub cells: Vec<Cell>,
 }
 
@@ -251,8 +260,9 @@ impl Answer {
         Some(why.clone())
     }
 
-    /// Stores the rate of a setting with one load (`cell`) while one uncertain value is at its low
-    /// or high end (`end`), or the reason why that run was not possible.
+    /// Stores the rate `mib_s` in MiB/s of a setting with one load (`cell`) while the uncertain
+    /// value with the index `value` is at its low or high end (`end`: 0 or 1), or the reason why
+    /// that run was not possible.
     pub(super) fn vary(
         &mut self,
         cell: usize,

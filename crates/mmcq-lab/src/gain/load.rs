@@ -12,8 +12,8 @@ const FSYNC: &str = "fsync=1";
 pub struct Load {
     /// Name of the load without its depth.
     pub name: String,
-    /// Number of requests under way. With a durable load: number of jobs, each of which waits for
-    /// its own flush. `None`: as in the job file.
+    /// Number of requests under way at a time. If [`is_durable`](Self::is_durable) is true: number
+    /// of jobs, each of which waits for its own flush. `None`: as in the job file.
     pub depth: Option<u32>,
     /// Whether the load flushes its writes (`fsync=`, `fdatasync=` or `sync=`). The usual durable
     /// load flushes after each write.

@@ -1,8 +1,10 @@
-//! Compares stacks on a board with its card: what each gains, and how certain that gain is.
+//! Compares stacks on a board with its card: how much faster or slower each is than the others, and
+//! how certain this result is.
 //!
 //! - [`load`] has the loads;
 //! - [`uncertain`] has the values that are not known exactly, each with a lower and an upper end;
-//! - `standin` has the differences between stand-ins and unmodified Linux;
+//! - `standin` has the differences between unmodified Linux and the models that replace it
+//!   (stand-ins);
 //! - [`answer`] has the results, and [`report`] writes them.
 //!
 //! Each load runs with each setting, first with all values as they are. Then it runs twice for each
@@ -46,7 +48,8 @@ const SETTINGS: [Setting; 8] = [
 /// reader, which sends no CMD12 by itself.
 const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
 
-/// Returns the settings that are compared on this board if none are named.
+/// Returns the settings (stacks with their contexts) that are compared on this board if the user
+/// names none.
 ///
 /// # Errors
 /// The board cannot be read.
@@ -75,7 +78,8 @@ pub struct Question {
     pub loads: Vec<Load>,
     /// Ranges of uncertain values that the user gave.
     pub given: Vec<Given>,
-    /// Whether to compute the intervals of the gains.
+    /// Whether to compute for each gain (how much faster a setting is) the range in which it may
+    /// lie.
     pub has_intervals: bool,
     /// Number of threads for the runs.
     pub threads: usize,
@@ -164,8 +168,9 @@ impl Question {
         Ok(answer)
     }
 
-    /// Returns the variants of the board: one as it is, and one for each end of the range of each
-    /// uncertain value. Also returns a text for each variant that the board or the card refuses.
+    /// Returns the variants of the board with the changes `set` (`KEY=VALUE`): one without a
+    /// further change, and one for each end of the range of each uncertain value in `values`. Also
+    /// returns a text for each variant that the board or the card refuses.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {

@@ -9,10 +9,11 @@ use crate::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Largest number of effects of each gain in the data of a page, which keeps the page small.
+/// Largest number of uncertain values in the data of a page for each setting and load: those that
+/// change the result most. This keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark behind the name of the value that changes a gain most, if this value is only assumed (a
-/// prior) and not measured.
+/// Mark behind the name of the value of board or card that has the largest effect on a gain (how
+/// much faster one setting is than another), if this value is a prior: assumed, not measured.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {
@@ -20,13 +21,15 @@ fn signed(percent: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// Returns the interval of a gain as text, such as `+8.1 to +13.0 %`.
+/// Returns as text the interval of a setting's gain over the first setting, such as
+/// `+8.1 to +13.0 %`.
 fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the name of the value whose uncertainty changes the gain most: the last part of its key.
-/// A mark follows if the value is only assumed (`prior`).
+/// Returns the text of the table's column "decided by": the uncertain value that changes the
+/// setting's gain over the first setting most. The text is the last part of the value's key, with a
+/// mark if the value is only assumed (`prior`); "-": no value changes the gain.
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };
@@ -40,12 +43,13 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Headings of the table of a load, which has one line for each setting.
+/// Headings of the table of a load, which has one line for each compared stack (setting).
 const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
 impl Answer {
-    /// Returns the rows of a cell's table.
+    /// Returns the rows of the table of one cell (one load at one queue depth), one row for each
+    /// setting.
     fn rows(&self, cell: &Cell) -> Vec<[String; 9]> {
         let row = |(at, gain): (usize, &Gain)| {
             let is_first = at == 0;
@@ -76,8 +80,8 @@ impl Answer {
         all
     }
 
-    /// Returns the values that change any gain, each with its largest effect in percent, the
-    /// largest effect first.
+    /// Returns the values that change by how much mmcq is faster in any load, each with its largest
+    /// effect in percent, the largest effect first.
     fn deciding(&self) -> Vec<(&Uncertain, f64)> {
         let mut widest: Vec<(usize, f64)> = Vec::new();
         let gains = self.cells.iter().flat_map(|cell| &cell.gains);
@@ -141,7 +145,8 @@ impl Answer {
         table
     }
 
-    /// Returns a table of the values that change a gain.
+    /// Returns a table of the uncertain values of board and card that change a gain (how much
+    /// faster one setting is than another).
     fn values_table(&self) -> Table {
         let all = self.deciding();
         let mut table = Table::default();
@@ -184,9 +189,9 @@ impl Answer {
         out
     }
 
-    /// Returns the answer as JSON, one object per line: what ran; for each setting its gain; how
-    /// the gain changes with each value of board or card; the range in which each of these values
-    /// was changed; and what did not run.
+    /// Returns the answer as JSON, one object per line: what ran; by how much each setting is
+    /// faster or slower than the first one (its gain); how this gain changes with each value of
+    /// board or card; the range in which each of these values was changed; and what did not run.
     pub fn json_lines(&self) -> String {
         self.lines_with(usize::MAX)
     }
@@ -242,7 +247,7 @@ impl Answer {
         })
     }
 
-    /// Returns the answer as an HTML page.
+    /// Returns the answer as an HTML page. `command`, which the page shows, writes all data.
     ///
     /// # Errors
     /// A picture cannot be drawn.

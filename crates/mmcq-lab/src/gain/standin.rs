@@ -6,7 +6,8 @@
 
 use crate::runner::Setting;
 
-/// Kind of a load. The difference between a stand-in and unmodified Linux depends on it.
+/// Kind of a load. How far a stand-in (our model of a Linux driver) differs from unmodified Linux
+/// depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The load only reads.

@@ -36,7 +36,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// Returns the name of the origin in reports.
+    /// Returns the words for reports that say where the range of the value comes from.
     pub fn name(self) -> &'static str {
         match self {
             Basis::Given => "--range",
@@ -47,16 +47,17 @@ impl Basis {
     }
 }
 
-/// A value that is not known exactly.
+/// A value of a board or a card (such as a time) that is not known exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertain {
-    /// Key of the value, as in `--set`.
+    /// Key of the uncertain value, such as `cost.wake_us`: the option `--set` changes it by this
+    /// key.
     pub key: String,
     /// Unit, which follows from the key's name.
     pub unit: &'static str,
     /// Kind of the value, such as `prior` or `fit`; empty: its file has none.
     pub kind: String,
-    /// Value that the model uses, as in the file.
+    /// Value that the model uses: the one in the file of the board or card.
     pub value: f64,
     /// Lowest and highest number that the value may have. No run is done with an end that equals
     /// the value.
@@ -112,9 +113,9 @@ impl std::str::FromStr for Given {
     }
 }
 
-/// Returns the usual lower and upper end for a value of this kind (such as `prior` or `fit`), if
-/// its file gives no range. `whole`: the value is a whole number. `None`: the value counts as
-/// exact.
+/// Returns the range [lower end, upper end] in which `value` may lie if its file gives none. The
+/// range depends on the kind of the value (such as `prior` or `fit`), and is wider for sizes.
+/// `whole`: the value is a whole number. `None`: the value counts as exact.
 fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     let by = |factor: f64| [value / factor, value * factor];
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));

@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Twice {
     /// Whether console, counters and bus log of both runs were equal, byte for byte.
     pub same: bool,
-    /// For each of the two runs, a hash over console, counters and bus log.
+    /// Hash over console, counters and bus log: one for each of the two runs that are compared.
     pub hashes: [u64; 2],
     /// Largest difference, over all loads, between the rates of the two runs, in percent.
     pub spread_percent: f64,

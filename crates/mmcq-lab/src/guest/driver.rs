@@ -1,4 +1,5 @@
-//! Drivers that a guest may use for its slot.
+//! The guest's driver for the laboratory's controller: one of Linux's own, Linux's software queue,
+//! or `mmcq.ko`. (A guest is a kernel in a virtual machine.)
 
 use super::{Failure, Machine};
 use crate::board;
@@ -37,7 +38,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the word for this kind, which the plugin of QEMU and the guest know.
+    /// Returns the name of this kind of controller, as the guest's kernel command line and the
+    /// plugin of QEMU have it.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Kind::Sdhci => "sdhci",

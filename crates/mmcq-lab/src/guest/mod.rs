@@ -39,7 +39,8 @@ pub const QEMU: &str = "QEMU emulator version 11.1.3";
 /// Register offset at which the guest's driver expects the command queue engine (CQHCI).
 const ENGINE_AT: u16 = 0x200;
 
-/// File names in the folder of the parts.
+/// Names of the files that a guest needs (its *parts*: QEMU, kernel, initial file system, plugin,
+/// library) in the folder of these files.
 const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"];
 
 /// Longest time that QEMU may take to print its version.
@@ -139,7 +140,8 @@ struct Checked {
 /// Settings of the virtual machine that follow from the board.
 #[derive(Clone, Debug)]
 struct Settings {
-    /// Name of the setting in the report.
+    /// Name of the setting in the report: Linux's own queue (such as `none` or `cqe`), or mmcq's
+    /// module.
     setting: String,
     wake_ns: u64,
     read_ns: u64,
@@ -325,8 +327,9 @@ impl Checked {
         Ok(Run { console, counters: text(&counters), log, _folder: folder })
     }
 
-    /// Returns the command that runs QEMU on a single core: if two threads of QEMU ran at the same
-    /// time, their order could vary. QEMU ends when this program ends.
+    /// Returns the command that runs QEMU on a single CPU core, `core` if given: if two threads of
+    /// QEMU ran at the same time, their order could vary. `folder`: place of its files; `logged`:
+    /// it writes a log of the bus. QEMU ends when this program ends.
     fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
         let Checked { machine, settings, .. } = self;
         let part = |name: &str| machine.parts.join(name).into_os_string();

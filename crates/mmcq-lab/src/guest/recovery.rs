@@ -2,8 +2,9 @@
 
 use super::Report;
 
-/// Time in us above which `tools/guest-time/probe.c` and `boards/pc` report a gap: the time from
-/// the start of a request until a request succeeds.
+/// Length in us of the shortest gap that `tools/guest-time/probe.c` and `boards/pc` report. A gap
+/// lasts from the start of a request to the end of the next request that succeeds, which may be the
+/// same one.
 const GAP_US: u64 = 1000;
 
 /// Effect of one event of the schedule on the guest's requests.
@@ -12,11 +13,12 @@ pub struct Recovered {
     /// The line of the [schedule](mmcq_sim::schedule) that describes the event, such as a fault of
     /// the card.
     pub line: String,
-    /// Length in us of the longest gap that the event caused: from the start of a request until a
-    /// request succeeded. For an event with a length, the gap counts from the event's end on.
-    /// `None`: no gap was longer than 1 ms.
+    /// Length in us of the longest gap that the event caused: from the start of a request to the
+    /// end of the first request that succeeded, which is the same or a later one. For an event with
+    /// a length, the gap counts from the event's end on. `None`: no gap was longer than 1 ms.
     pub us: Option<u64>,
-    /// Whether no request succeeded between this event of the schedule and the next one.
+    /// Whether no request of the guest succeeded between this event of the schedule of faults and
+    /// the next one.
     pub outlasted: bool,
     /// Number of requests of the guest that failed from this event of the schedule to the next one.
     pub errors: u64,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// guest writes), or over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Guest time in ns at the end of the period.
+    /// Time in ns of the guest's clock at the end of the period that these counters cover.
     pub at_ns: u64,
     /// Number of instructions that the guest's CPUs executed. Time in which the CPUs were idle or
     /// waited for a register does not count.
@@ -39,7 +39,7 @@ impl Counters {
     }
 }
 
-/// Result of one load that the guest's program `load` ran.
+/// Result of one load (a benchmark) that the program `load` ran in the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Kind of load, as in fio's option `rw`.
@@ -66,7 +66,8 @@ pub struct Load {
     pub switches: u64,
     /// Latencies in us, by the percentage of requests that do not exceed them.
     pub percentiles_us: BTreeMap<String, f64>,
-    /// Counters during the load; `None`: the counters do not cover it.
+    /// Counters of the guest while this load ran (instructions, register accesses, interrupts).
+    /// `None`: the program in the guest did not mark the begin and end of this load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
 }
@@ -106,7 +107,7 @@ pub struct Report {
     pub schedule: Vec<String>,
     /// Output of the guest before the job began.
     pub begin: Vec<String>,
-    /// Output of the job.
+    /// Lines that the job has printed in the guest.
     pub output: Vec<String>,
     /// Loads that the job's output reports.
     pub loads: Vec<Load>,
@@ -182,7 +183,8 @@ const LOAD_BEGINS: u64 = 1;
 const LOAD_ENDS: u64 = 2;
 
 /// Returns the loads that a job's output reports, each with its counters, and the counters of the
-/// whole run.
+/// whole run. `counted`: the counters at the begin and end of each load, one object in JSON on each
+/// line.
 pub(super) fn join(output: &[String], counted: &str) -> Result<(Vec<Load>, Counters), String> {
     let marks = counted
         .lines()

@@ -114,7 +114,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
     }
 
     /// Ends a turn of the worker in which it can send nothing. If the worker was woken during its
-    /// turn, it looks for work again; otherwise it sleeps.
+    /// turn, it asks the scheduler for work again; otherwise it sleeps.
     fn rest(&mut self, sys: &mut System) {
         if std::mem::take(&mut self.kicked) {
             sys.go_on(self.worker, 0, Step::Take);
@@ -151,7 +151,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Ends a task: gives its memory back, and raises the soft interrupt that completes it.
+    /// Ends a task: gives its memory back, and raises the soft interrupt that completes it. `ok`:
+    /// the task ended without an error.
     fn end(&mut self, sys: &mut System, task: Task, buf: DmaBuf, ok: bool) {
         sys.time.charge(sys.costs.done_ns);
         let task = match task {
@@ -189,8 +190,9 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         self.set_timer(sys, work.next_deadline_ns);
     }
 
-    /// Sets the machine's timer to mmcq's next deadline. A set timer is never moved to a later
-    /// time: if it expires before the deadline, it is set again.
+    /// Sets the machine's timer to `deadline_ns`, mmcq's next deadline (`None`: there is none). A
+    /// set timer is never moved to a later time: if it expires before the deadline, it is set
+    /// again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
         self.timer_ns = at_ns;
@@ -247,8 +249,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.go_on(self.worker, 0, Step::Take);
     }
 
-    /// Completes one finished task in the soft interrupt. Wakes the worker if more requests or a
-    /// flush wait.
+    /// Completes one finished task in the soft interrupt of CPU core `core`. Wakes the worker if
+    /// more requests or a flush wait.
     fn complete(&mut self, sys: &mut System, core: u8) {
         match self.finished.pop_front() {
             Some((Task::Flush(ios), ok)) => {

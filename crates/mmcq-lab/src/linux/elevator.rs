@@ -249,8 +249,8 @@ impl Elevator {
     }
 
     /// Returns the waiting request that an I/O can merge into: the request's index, and whether the
-    /// I/O comes behind it (true) or before it (false). `None`: the I/O cannot merge. Requests are
-    /// tried in this order:
+    /// I/O comes behind it (true) or before it (false). `None`: the I/O cannot merge. `dir`: its
+    /// direction (0: read, 1: write). Requests are tried in this order:
     ///
     /// - the request that grew last (or the first one that came, if none has grown);
     /// - the most recent request that ends where the I/O begins;
@@ -275,8 +275,9 @@ impl Elevator {
         requests.iter().position(|r| r.lba == io_end).filter(|&i| fits(&requests[i])).map(|i| (i, false))
     }
 
-    /// Merges two waiting requests, if the second begins where the first ends and both together are
-    /// not too large. `first` and `second` are their indices.
+    /// Merges two waiting requests of the direction `dir` (0: read, 1: write), if the second begins
+    /// where the first ends and both together are not too large. `first` and `second` are their
+    /// indices.
     fn join(&mut self, dir: usize, first: usize, second: usize) {
         let (a, b) = (&self.sorted[dir][first], &self.sorted[dir][second]);
         if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {

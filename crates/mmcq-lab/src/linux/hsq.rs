@@ -35,7 +35,7 @@ pub enum Order {
     Fifo,
 }
 
-/// Settings of the software queue.
+/// Settings of Linux's software queue (mmc_hsq).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Order in which the queue dispatches its requests.
@@ -63,7 +63,7 @@ struct Flushing {
 
 /// Model of Linux's software queue; it sends its requests to the controller through a port.
 pub struct Hsq<P> {
-    /// Port to the controller.
+    /// Interface through which the model sends commands to the controller.
     pub port: P,
     settings: Settings,
     elevator: Elevator,
@@ -104,8 +104,8 @@ pub struct Hsq<P> {
 }
 
 impl<P: Port> Hsq<P> {
-    /// Makes the queue on the machine `sys`. The seed determines the random pauses before retries
-    /// and the tag hints.
+    /// Makes the model of Linux's software queue on the machine `sys`. The seed determines the
+    /// random pauses before retries and the hints by which the block layer searches a free tag.
     pub fn new(port: P, settings: Settings, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let worker = sys.cpu.spawn(Priority::Normal);
         let retry_thread = sys.cpu.spawn(Priority::Normal);
@@ -188,6 +188,7 @@ impl<P: Port> Hsq<P> {
     }
 
     /// Handles the end of a transfer in the interrupt, or hands it to the thread of the interrupt.
+    /// `ok`: the transfer succeeded.
     fn ended(&mut self, sys: &mut System, ok: bool) {
         self.result = ok;
         let read = || {
@@ -207,7 +208,7 @@ impl<P: Port> Hsq<P> {
     }
 
     /// Ends the transfer that the controller has finished: raises the soft interrupt that completes
-    /// its request, then starts the next transfer.
+    /// its request, on `core`, then starts the next transfer.
     fn finalize(&mut self, sys: &mut System, core: u8) {
         sys.time.charge(sys.costs.done_ns);
         let Some(tag) = self.active.take() else { return };

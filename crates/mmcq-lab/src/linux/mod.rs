@@ -43,7 +43,7 @@ pub trait Port {
     /// Starts the transfer of a request.
     fn transfer(&mut self, sys: &mut System, request: &Request);
 
-    /// Polls the card's status (CMD13).
+    /// Starts a poll of the card's status (CMD13).
     fn status(&mut self, sys: &mut System);
 
     /// Starts a flush of the card's cache (CMD6). Never called on a port without flushes.
@@ -51,7 +51,8 @@ pub trait Port {
         let _ = sys;
     }
 
-    /// Handles an interrupt of the controller. Returns the operation that has finished, if any.
+    /// Handles an interrupt of the controller. Returns the operation that has finished; `None`:
+    /// none has.
     fn irq(&mut self, sys: &mut System) -> Option<Ended>;
 
     /// Returns whether the controller would refuse a transfer now, because the card is busy.
@@ -66,7 +67,7 @@ pub trait Port {
     }
 
     /// Handles a timer of the port that has expired; `number` is the number of the timer. Returns
-    /// the operation that has finished, if any.
+    /// the operation that has finished; `None`: none has.
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
         let _ = (sys, number);
         None

@@ -19,7 +19,8 @@ pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 
 /// Port that sends one operation at a time to the controller through mmcq's engine.
 pub struct EnginePort<H: Host> {
-    /// mmcq's engine, used for raw phases.
+    /// Access to mmcq's engine, to which this port gives one raw phase (a command with its data and
+    /// busy) for each operation.
     pub raw: Raw<H>,
     target: CardParams,
     memory: Memory,
@@ -58,8 +59,8 @@ impl Memory {
         }
     }
 
-    /// Takes the buffer back from the controller, and copies the data of a successful read to its
-    /// I/Os.
+    /// Takes the buffer back from the controller. If the request was a read and succeeded (`ok`),
+    /// copies the data to its I/Os.
     pub(super) fn scatter(&mut self, sys: &mut System, request: &Request, ok: bool, memory: DmaBuf) {
         if ok && request.direction == Direction::Read {
             let mut at = 0;
@@ -106,7 +107,7 @@ pub(super) fn well(completion: &Completion) -> bool {
     completion.result.is_ok_and(|o| o.response.words[0] & errors == 0)
 }
 
-/// Returns the card status (R1) from the phase's response.
+/// Returns the card status (R1) from the response to the request's command.
 pub(super) fn status(completion: &Completion) -> u32 {
     completion.result.map_or(0, |o| o.response.words[0])
 }
@@ -127,7 +128,8 @@ impl<H: Host> EnginePort<H> {
         }
     }
 
-    /// Sets whether Linux's driver samples DAT0 before a transfer; the default is that it does.
+    /// Sets by `looks` whether Linux's driver samples DAT0 before a transfer; the default is that
+    /// it does.
     #[must_use]
     pub fn looking(self, looks: bool) -> Self {
         EnginePort { looks, ..self }

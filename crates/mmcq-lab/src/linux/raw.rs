@@ -12,7 +12,7 @@ use mmcq::task::Stack;
 /// from 0.
 const TIMERS: u64 = 1 << 63;
 
-/// Sender of raw phases through mmcq's engine.
+/// Sends single commands, each with its data and busy ([`Kind::Raw`]), through mmcq's engine.
 pub struct Raw<H: Host> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), 1>,
@@ -27,7 +27,8 @@ impl<H: Host> Raw<H> {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 
-    /// Starts a phase. If the engine refuses the phase, returns the memory of the phase's data.
+    /// Starts a command with its data and busy, for which the card may take `timeout_ns`
+    /// nanoseconds. If the engine refuses it, returns the memory of the data.
     pub fn start(
         &mut self,
         sys: &mut System,
@@ -76,14 +77,15 @@ impl<H: Host> Raw<H> {
         self.stack.with(|e| e.take(id))
     }
 
-    /// Handles an interrupt of the controller. Returns the completion of the phase if it has ended.
+    /// Handles an interrupt of the controller. Returns the completion of the command in progress,
+    /// with its data, if it has ended.
     pub fn irq(&mut self, sys: &mut System) -> Option<Completion> {
         let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.ended(sys, work)
     }
 
     /// Handles a timer that has expired, if it is a timer of this port. Returns the completion of
-    /// the phase if the phase has ended.
+    /// the command (with its data) that was in progress, if it has ended.
     pub fn timer(&mut self, sys: &mut System, number: u64) -> Option<Completion> {
         if number != TIMERS + self.timer {
             return None;

@@ -53,7 +53,8 @@ enum Task {
 /// pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// The driver's item in the workqueue waits for nothing, and takes the next task.
+    /// The chip executes nothing: the driver's item in the workqueue is idle, and takes the next
+    /// task.
     None,
     /// The chip executes CMD12 for a transfer that was left open.
     Close,
@@ -95,15 +96,18 @@ pub struct Reader<H: Host> {
     close_due: bool,
     /// Number of requests that failed.
     pub errors: u64,
-    /// Number of requests that continued an open transfer.
+    /// Number of requests that needed no new command, because they continued a transfer that was
+    /// left open.
     pub continued: u64,
-    /// Number of errors that a late CMD12 reported and that no request received.
+    /// Number of errors that no request received, because a CMD12 reported them after the requests
+    /// of its transfer had ended.
     pub dropped: u64,
 }
 
 impl<H: Host> Reader<H> {
-    /// Makes the driver of an engine whose card is in the transfer state and whose host can
-    /// continue data. `max_bytes`: the largest request.
+    /// Makes the driver of an engine whose card is in the transfer state. The host must be able to
+    /// continue a transfer with later requests, without a new command. `max_bytes`: size of the
+    /// largest request in bytes.
     pub fn new(
         stack: Stack<(NoLock, H, Profile), 1>,
         target: CardParams,

@@ -39,8 +39,8 @@ impl Split {
         self.0.contains_key(&io.buffer)
     }
 
-    /// Handles the end of an I/O or of a piece. An I/O that was split completes for its job with
-    /// its last piece, and succeeds if all its pieces did.
+    /// Handles the end of an I/O or of a piece; `ok`: it succeeded. An I/O that was split completes
+    /// for its job with its last piece, and succeeds if all its pieces did.
     pub(super) fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
         let Some(whole) = self.0.get_mut(&io.buffer) else { return sys.complete(io, ok) };
         whole.left -= 1;

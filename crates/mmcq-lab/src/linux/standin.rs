@@ -163,7 +163,8 @@ unsafe impl Host for Formula {
     }
 }
 
-/// Jobs that read or write 4 KiB at a time, until they have done this number of I/Os together.
+/// Jobs that read or write 4 KiB at a time. They end after a total number of I/Os, which they
+/// share.
 struct Jobs {
     direction: Direction,
     random: Option<Stream>,
@@ -284,8 +285,9 @@ enum Setting {
     Ours,
 }
 
-/// Runs the jobs through a model of Linux on this card. Returns the rate in MiB/s, the mean number
-/// of I/Os in a transfer, and the jobs.
+/// Runs the jobs with the Linux model `setting` on this card. `costs`: CPU times; `cores`: number
+/// of CPU cores; `migration`: see [`System::new`]. Returns the rate in MiB/s, the mean number of
+/// I/Os in a transfer, and the jobs with their results.
 fn run(
     card: Card,
     costs: Costs,

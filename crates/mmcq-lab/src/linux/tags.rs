@@ -13,7 +13,7 @@ struct Word {
     cleared: u64,
 }
 
-/// The allocator of driver tags.
+/// Model of the allocator that gives each request of a driver a tag (a number).
 pub struct Tags {
     depth: u32,
     word_bits: u32,

@@ -60,8 +60,8 @@ fn escaped(text: &str) -> String {
     crate::trace::picture::escaped(text)
 }
 
-/// Returns a picture whose width follows the width of the page, with a title. The picture's own
-/// size and language are removed.
+/// Returns a picture whose width follows the width of the page, with a title and the CSS class
+/// `class`. The picture's own size and language are removed.
 pub fn scaled(svg: &str, title: &str, class: &str) -> String {
     let (head, rest) = svg.split_once('>').unwrap_or(("", svg));
     let view = head.split_once("viewBox=\"").and_then(|(_, rest)| rest.split_once('"'));

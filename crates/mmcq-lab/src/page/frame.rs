@@ -16,7 +16,8 @@ pub const DATA_END: &str = "</script>";
 /// a figure.
 const FIGURE: usize = 24;
 
-/// Returns a whole page. `data` is JSON. `live` is a playground, whose section is already in
+/// Returns the whole HTML page. `data`: the page's figures as JSON. `live`: the form in which a
+/// reader changes values and runs the simulation again (the playground); its section is already in
 /// `body`.
 pub fn page(title: &str, top: &Markup, body: &Markup, data: &str, live: Option<&Live>) -> String {
     let page = html! {

@@ -22,8 +22,9 @@ pub struct Part {
     pub lines: String,
 }
 
-/// Returns a page of these parts. `intro` explains the page to a reader who does not know the
-/// project. `verdict` is the result. `data` is JSON, one object per line.
+/// Returns an HTML page with a section for each of `parts`. `intro` explains the page to a reader
+/// who does not know the project. `verdict` is the result of the whole page, shown at its top.
+/// `command` is the command that writes all data. `data` is JSON, one object per line.
 pub fn listed(
     title: &str,
     intro: &str,

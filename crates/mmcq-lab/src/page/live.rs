@@ -45,7 +45,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Reads the parts from the folder that `tools/playground.sh` fills.
+    /// Reads the playground's texts and WebAssembly module from the folder that
+    /// `tools/playground.sh` fills.
     ///
     /// # Errors
     /// A file is missing, or belongs to another version of the program; the error is one line.

@@ -62,7 +62,8 @@ pub struct Measured {
 /// What a page shows in addition to the results of its own run.
 #[derive(Debug)]
 pub struct Compared {
-    /// Phases in which the run's time was spent.
+    /// Where the time of the run went: data on the bus, busy, CPU and so on; also for the same job
+    /// at its physical limit.
     pub why: Why,
     /// Results in each setting that the board supports, including the page's own setting.
     pub settings: Vec<Measured>,
@@ -79,9 +80,9 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Runs the load of a finished run again, in other settings and with the oscilloscope. `name`
-    /// and `changes` are the board's name and its changes (`--set`). `step` is called with the name
-    /// of each run before the run starts.
+    /// Runs the load of a finished run again: in other settings, and once more with a recording of
+    /// the bus for the page's picture. `name` and `changes` are the board's name and its changes
+    /// (`--set`). `step` is called with the name of each run before the run starts.
     ///
     /// # Errors
     /// The load cannot run at the physical limit or with another depth, or the values of board and

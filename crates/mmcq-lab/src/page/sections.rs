@@ -16,7 +16,8 @@ use maud::{Markup, html};
 /// Percentiles that the table of latencies shows.
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 const DIRECTIONS: [&str; 2] = ["reads", "writes"];
-/// Columns for the phases, with a description for readers who do not know the bus.
+/// Column titles for the parts into which a run's time is split (the phases), each with a
+/// description for readers who do not know the bus.
 const PHASES: [(&str, &str); Phases::COUNT] = [
     ("wire, commands", "commands and responses move on the bus"),
     ("wire, data", "blocks of data move on the bus"),
@@ -386,7 +387,7 @@ fn latencies(all: &Stats) -> Result<Markup, String> {
     })
 }
 
-/// Returns the label of a time on an axis, with two digits.
+/// Returns the label of a time on an axis, with two digits and a unit. `ns`: the time.
 fn rounded_time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),

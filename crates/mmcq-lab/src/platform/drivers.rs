@@ -7,7 +7,8 @@
 pub struct Driver {
     /// Name of the driver's module in Linux.
     pub name: &'static str,
-    /// Name of the board with which to begin; `None`: no board here has a controller like it.
+    /// Name of the board in this project from which a user of this driver should start, because its
+    /// controller is similar; `None`: no board has a similar controller.
     pub board: Option<&'static str>,
     /// Note for a user of this driver, in words.
     pub note: &'static str,

@@ -1,4 +1,5 @@
-//! The setting `driver.continue_data` of a board's file: which transfers stay open.
+//! The setting `driver.continue_data` of a board's file: which transfers stay open after their
+//! data, so that the next request can continue them without a new command.
 
 use super::{ControllerConfig, PlatformError, error};
 use mmcq_sim::mshc::Layout;
@@ -21,8 +22,9 @@ pub enum Continue {
     Yes,
     /// The driver leaves only reads open, not writes.
     Reads,
-    /// On an SDHCI, the driver leaves reads and writes open. A write stays open because SDMA stops
-    /// at a block gap.
+    /// On an SDHCI, the driver leaves reads and writes open: it does not end the transfer after a
+    /// request's last block, so that the next request can continue it. A write waits in a stop of
+    /// SDMA at a block gap.
     Gap,
 }
 
@@ -48,8 +50,9 @@ impl Continue {
 }
 
 impl ControllerConfig {
-    /// Returns whether the driver of this controller may leave transfers open. `told`: the setting
-    /// for this in the board's file; `None`: the file has none.
+    /// Returns whether the driver of this controller may leave transfers open: a later request then
+    /// continues the CMD18 or CMD25. `told`: the setting for this in the board's file; `None`: the
+    /// file has none.
     pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
         match self {
             ControllerConfig::Rtsx(_) => true,

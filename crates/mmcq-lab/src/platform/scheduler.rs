@@ -1,4 +1,4 @@
-//! Scheduler of a board in the form that mmcq's engine uses.
+//! The scheduler that a board's file names, as a scheduler ([`Policy`]) of mmcq's engine.
 
 use mmcq::sched::{Any, Choice, Policy, Waiting};
 
@@ -12,8 +12,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Makes the engine's scheduler. With `told` the engine informs the scheduler of every request,
-    /// so that all requests take the engine's general path.
+    /// Makes the engine's scheduler from the one that the board's file names. `told`: the engine
+    /// reports every request to the scheduler, so all requests take the general path and none the
+    /// fast path.
     pub fn new(any: Any, told: bool) -> Self {
         Scheduler { any, told }
     }

@@ -27,7 +27,7 @@ const CLIENTS: usize = 8;
 /// (driven by the controller's engine or by software), packed commands, and chains.
 pub type Profile = Chained<Packed<HostQueued<Scheduler>>>;
 
-/// Returns the parts of mmcq's engine ([`Profile`]) with this scheduler.
+/// Returns the [`Profile`], which says what parts mmcq's engine has, with this scheduler.
 #[must_use]
 pub fn profile(scheduler: Scheduler) -> Profile {
     Chained(Packed(HostQueued(scheduler)))

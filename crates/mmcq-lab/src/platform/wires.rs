@@ -22,7 +22,7 @@ pub(super) const KEYS: [&str; 3] = ["width", "max_clock_hz", "max_timing"];
 /// Limits of a board's wires; `None`: the board's file does not limit this value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wires {
-    /// Number of data lines between host and card.
+    /// Number of data lines between host and card; `None`: the board's file does not limit it.
     pub width: Option<Width>,
     /// Fastest bus clock in Hz that the wires allow.
     pub max_clock_hz: Option<u32>,
@@ -73,8 +73,9 @@ impl Wires {
         self.max_timing.is_none_or(|most| at.is_none_or(|at| at <= most))
     }
 
-    /// Returns the capability registers of a standard controller without timings that the wires
-    /// cannot carry. `None`: the file does not limit the timing.
+    /// Takes the two capability registers of a standard controller (`low` and `high` word), clears
+    /// the timings that the wires cannot carry, and returns both as one number. `None`: the board's
+    /// file does not limit the timing.
     pub fn capabilities(&self, low: u32, high: u32) -> Option<u64> {
         self.max_timing?;
         let mut all = u64::from(high) << 32 | u64::from(low);

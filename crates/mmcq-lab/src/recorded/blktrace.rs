@@ -60,7 +60,8 @@ pub(super) struct Blktrace {
 }
 
 impl Blktrace {
-    /// Makes a reader of the file with this name and this content.
+    /// Makes a reader of a file. `name`: its name in errors. `input`: its content. `reading`: which
+    /// device and which times to take from it.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let device = reading.device.clone();
         let (names, programs, big) = Default::default();

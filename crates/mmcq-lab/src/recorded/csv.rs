@@ -11,7 +11,8 @@ use super::words::{letters, time_ns};
 use super::{Event, Format, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
 
-/// Returns the map of the columns of a known format; `None`: the format has no map of its own.
+/// Returns the content of each column of a known format, in the syntax of the option `--columns`;
+/// `None`: the format has no fixed columns.
 pub(super) fn preset(format: Format) -> Option<&'static str> {
     match format {
         Format::Msr => Some("time=1,device=3,op=4,offset=5,bytes=6,took=7,unit=100ns"),
@@ -166,7 +167,8 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Makes a reader of these lines, and reads the first line that is no comment.
+    /// Makes a reader of these lines, whose columns `map` names, and reads the first line that is
+    /// no comment.
     pub(super) fn new(mut lines: Lines, map: &str, reading: &Reading) -> Result<Self, ParseError> {
         let of_map = |why: String| ParseError::new(&Place::Whole("--columns".to_owned()), why);
         let map = Map::parse(map, reading.unit_ns).map_err(of_map)?;

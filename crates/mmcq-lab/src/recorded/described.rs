@@ -16,7 +16,7 @@ fn kind(op: Op) -> usize {
     }
 }
 
-/// Facts about the requests of one kind.
+/// Facts about the requests of one kind (such as reads): their number and sizes, for example.
 #[derive(Debug, Default)]
 struct Kind {
     count: u64,
@@ -44,7 +44,7 @@ impl Kind {
 pub(super) struct Described {
     kinds: [Kind; KINDS.len()],
     durable: u64,
-    /// Number of requests before which the cache must be flushed.
+    /// Number of requests that the trace marks with a flush before them (preflush).
     flush_first: u64,
     first_ns: Option<u64>,
     /// Latest end in ns of the requests so far.
@@ -79,7 +79,7 @@ impl Described {
         (self.ends_known && span_ns > 0).then(|| self.idle_ns as f64 / span_ns as f64)
     }
 
-    /// Returns the facts for a report, as name and value.
+    /// Returns the facts about the trace for a report, as name and value.
     pub(super) fn facts(&self) -> Vec<(String, Fact)> {
         let mut facts = Vec::new();
         for (name, kind) in KINDS.iter().zip(&self.kinds) {
@@ -99,7 +99,8 @@ impl Described {
         facts
     }
 
-    /// Returns sentences that describe the trace; `head` is the trace's name.
+    /// Returns sentences that describe the trace; `head` is the trace's name, and `span_ns` the
+    /// length of its recording.
     pub(super) fn told(&self, head: &str, span_ns: u64) -> Vec<String> {
         let all: u64 = self.kinds.iter().map(|kind| kind.count).sum();
         let mut told = vec![format!("{head}: {all} requests in {:.3} s.", span_ns as f64 / 1e9)];

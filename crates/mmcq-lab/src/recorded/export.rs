@@ -89,11 +89,12 @@ struct Keeper {
     moving: Option<Moving>,
     /// Whether the next data command is packed, so that its blocks are those of several places.
     packed: bool,
-    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction.
+    /// Parameters of the task that the next CMD45 queues: number of blocks, and direction. `None`:
+    /// no CMD44 has come since the last CMD45.
     task: Option<(u64, Direction)>,
 }
 
-/// A transfer on the DAT lines.
+/// The transfer that is on the DAT lines now.
 struct Moving {
     direction: Direction,
     /// Time in ns at which the transfer's command began.
@@ -140,9 +141,9 @@ impl Keeper {
         }
     }
 
-    /// Gives the time of a command to an I/O that has none yet and begins at the block `first`.
-    /// Returns the first block behind this I/O; `None`: there is no such I/O. `direction`: of the
-    /// command's data; `None`: not known.
+    /// Gives the time `at_ns` of a command to an I/O that has none yet and begins at the block
+    /// `first`. Returns the first block behind this I/O; `None`: there is no such I/O. `direction`:
+    /// of the command's data; `None`: not known.
     fn goes(&mut self, first: u64, direction: Option<Direction>, at_ns: u64) -> Option<u64> {
         let open = self.open.iter_mut().find(|open| {
             let data = open.io.blocks > 0 && open.io.how != How::Discard;
@@ -157,7 +158,7 @@ impl Keeper {
         Some(io.lba + u64::from(io.blocks))
     }
 
-    /// Records a command that begins a transfer at the block `first`.
+    /// Records a command, sent at the time `at_ns`, that begins a transfer at the block `first`.
     fn transfer(&mut self, first: u64, direction: Direction, at_ns: u64) {
         self.command_ns = at_ns;
         let edge = self.goes(first, Some(direction), at_ns).unwrap_or(first);
@@ -165,7 +166,7 @@ impl Keeper {
         self.moving = (!is_packed).then_some(Moving { direction, at_ns, next: first, edge });
     }
 
-    /// Records a command that queues a task at the block `first`.
+    /// Records a command, sent at the time `at_ns`, that queues a task at the block `first`.
     fn queued(&mut self, first: u64, at_ns: u64) {
         self.command_ns = at_ns;
         let task = self.task.take();
@@ -180,7 +181,8 @@ impl Keeper {
         }
     }
 
-    /// Records a block on the DAT lines. An I/O that begins there is part of the transfer.
+    /// Records a data block on the DAT lines, sent by the card (`read`) or by the host. If the
+    /// block is the first of an I/O that waits, this I/O belongs to the transfer and has begun.
     fn block(&mut self, read: bool) {
         let Some(Moving { direction, at_ns, next, edge }) = self.moving else { return };
         if read != (direction == Direction::Read) {
@@ -218,8 +220,8 @@ impl Keeper {
         self.moving = None;
     }
 
-    /// Records a command that flushes the card's cache. Each flush of a job was served by the last
-    /// such command before the flush's end.
+    /// Records that a command which flushes the card's cache was sent at `at_ns`. Each flush of a
+    /// job was served by the last such command before the flush's end.
     fn flush(&mut self, at_ns: u64) {
         for open in self.open.iter_mut().filter(|open| is_flush(&open.io)) {
             open.went_ns = Some(at_ns.max(open.came_ns));
@@ -291,7 +293,8 @@ fn record(
     out.write_all(&raw)
 }
 
-/// Calls `run`, and records the requests of its machine's block layer.
+/// Calls `run`, and records the requests that reach the block layer of the machine in it. Returns
+/// what `run` returned, and the recorder with the requests.
 fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     let keeper = Rc::new(RefCell::new(Keeper::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
@@ -316,6 +319,7 @@ pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
 }
 
 /// Attaches the recorder to a machine with this number of jobs, whose load begins now.
+/// `block_addressed`: the card's commands carry block numbers, not byte addresses.
 pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };
@@ -329,7 +333,7 @@ pub(crate) fn is_kept() -> bool {
     KEEPER.with(|keeper| keeper.borrow().is_some())
 }
 
-/// Records an event on the bus of the machine that runs on this thread.
+/// Records an event on the bus of the simulation that runs on this thread.
 pub(crate) fn note(event: BusEvent) {
     KEEPER.with(|keeper| {
         if let Some(keeper) = &*keeper.borrow() {
@@ -351,8 +355,8 @@ mod tests {
         BusEvent::Command { index, arg, auto: false, start_ns, end_ns: start_ns + 240 }
     }
 
-    /// Returns the time at which each I/O of eight blocks went to the card, after these events on
-    /// the bus. A number in `blocks` is how many blocks follow the command.
+    /// Returns for each of `ios` I/Os of eight blocks the time of the command that carried it.
+    /// `bus` has the events on the bus, each with the number of data blocks that come after it.
     fn went(direction: Direction, ios: u64, bus: &[(BusEvent, u32)]) -> Vec<u64> {
         let mut keeper = Keeper { block_addressed: true, ..Keeper::default() };
         let all: Vec<Io> = (0..ios).map(|n| io(100 + 8 * n, direction)).collect();
@@ -368,8 +372,8 @@ mod tests {
         keeper.completed.iter().map(|one| one.went_ns).collect()
     }
 
-    /// Checks that neighbours which wait have the time of their own commands, and those of one
-    /// transfer the time of this transfer.
+    /// Checks which command's time each I/O gets: that of its own command, or, if one command
+    /// transfers several adjacent I/Os, that of this command.
     #[test]
     fn an_io_goes_with_the_command_that_moves_its_blocks() {
         let each = [100, 108, 116].map(|lba| (command(18, lba, u64::from(lba) * 10), 8));

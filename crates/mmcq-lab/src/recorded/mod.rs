@@ -75,7 +75,7 @@ pub enum What {
     Begins(Record),
     /// All requests that lie inside this range of a device are complete.
     Ends {
-        /// Number of the device on which the requests are complete.
+        /// Number that the reader of the trace gave to the device or file of the range.
         device: u32,
         /// Offset in bytes of the range's first byte on the device.
         offset: u64,

@@ -60,15 +60,15 @@ impl Gone {
 /// driver's queue, and because of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
-    /// Request that was overtaken.
+    /// Request that younger requests overtook.
     pub request: Completed,
-    /// Number of younger requests that left the scheduler before this one.
+    /// Number of younger requests that left the scheduler before the overtaken one.
     pub in_scheduler: u32,
     /// Number of younger requests that the driver received after this one but sent to the card
     /// first.
     pub in_driver: u32,
-    /// Number of younger requests that went first because of a flush. The flush is this request
-    /// itself, or one for which this request waited.
+    /// Number of younger requests that went before the overtaken request because of a flush. The
+    /// flush is the overtaken request itself, or one for which it waited.
     pub at_flush: u32,
 }
 
@@ -107,7 +107,7 @@ fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
     completed.iter().filter(before).map(|flush| flush.went_ns).max()
 }
 
-/// Rules by which a younger request may overtake.
+/// Rules by which a younger request may overtake an older one: may start or be complete before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Rule by which a younger request may overtake in the scheduler.
@@ -119,7 +119,8 @@ pub struct Rules {
 }
 
 impl Passed {
-    /// Returns a line about the overtaken request, without a line end.
+    /// Returns a line of text about a request that younger requests overtook: its times, and how
+    /// many went first and why. The line has no line end.
     pub fn line(&self, rules: Rules) -> String {
         let Completed { came_ns, driver_ns, went_ns, done_ns, .. } = self.request;
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;

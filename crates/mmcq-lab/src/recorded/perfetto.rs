@@ -142,8 +142,8 @@ fn device(dev: u64) -> String {
     format!("{},{}", dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xf_ff00)
 }
 
-/// Returns whether a file begins like a trace of Perfetto. A packet begins with the same byte as a
-/// text whose first line is empty, so the whole packet is checked.
+/// Returns whether `head`, the start of a file, is that of a trace of Perfetto. A packet begins
+/// with the same byte as a text whose first line is empty, so the whole packet is checked.
 pub(super) fn is_one(head: &[u8]) -> bool {
     let is_text = std::str::from_utf8(head).is_ok_and(|text| !text.contains('\0'));
     let Some((&PACKET, mut rest)) = head.split_first() else { return false };
@@ -191,7 +191,8 @@ pub(super) struct Perfetto {
 }
 
 impl Perfetto {
-    /// Makes a reader of the file with this name and this content.
+    /// Makes a reader of the trace file `name`, whose bytes come from `input`. `reading`: the
+    /// options, such as the only device to read.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let (devices, names) = (Devices::new(reading.device.clone()), Names::default());
         Perfetto { name, input, at: 0, moment: reading.moment, devices, names, events: None }

@@ -92,7 +92,8 @@ impl Wishes {
 const DEPTH_MAX: u32 = 4096;
 /// Largest number of requests of a trace, which need 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
-/// Largest number of workers; further processes share them.
+/// Largest number of workers that replay a trace. Each process of the trace has one, and further
+/// processes share them.
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
@@ -251,8 +252,9 @@ impl Gathered {
         Ok(())
     }
 
-    /// Records that this range of a device is complete at this time. A request ends when its last
-    /// byte is complete: a driver may get it in pieces, or together with others.
+    /// Records that `bytes` bytes of a device, from byte `offset` on, are complete at the time
+    /// `at_ns`. A request ends when its last byte is complete: a driver may get it in pieces, or
+    /// together with others. 0 bytes: the oldest flush is complete.
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
         let open = self.open.get_or_insert_with(|| {
             let all = (0..).zip(self.records.iter());
@@ -535,7 +537,8 @@ struct Programs {
 
 /// Largest number of programs with a number of their own; all others share this number.
 const PROGRAMS_MAX: u16 = 255;
-/// Name for requests without a program, and for programs above the largest number.
+/// Name in reports for two groups: requests whose program the trace does not name, and requests of
+/// programs that have no number of their own because there are more than [`PROGRAMS_MAX`].
 const OTHERS: &str = "(others)";
 
 impl Programs {

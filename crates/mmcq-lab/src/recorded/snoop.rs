@@ -77,7 +77,8 @@ fn kind(io: &Io) -> char {
     }
 }
 
-/// Returns one line for each of the `count` slowest requests, the slowest first.
+/// Returns one line for each of the `count` slowest requests in `completed`, the slowest first.
+/// `names`: the programs' names, by job number.
 pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: Rules) -> String {
     let mut out = String::new();
     for passed in passed::slowest(completed, count, rules) {

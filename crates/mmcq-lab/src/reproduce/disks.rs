@@ -26,7 +26,7 @@ const SETTINGS: [[Setting; 5]; 2] = [
 ];
 /// Number of bytes that one sample reads and writes.
 const SAMPLE_BYTES: u64 = 10 << 20;
-/// Size of a page in bytes.
+/// Size in bytes of the small reads of GNOME Disks: at random places, and before large transfers.
 const PAGE_BYTES: u64 = 4096;
 /// Number of pages of 4 KiB that GNOME Disks reads at random places after the large samples, for
 /// each sample.
@@ -34,14 +34,14 @@ const PAGES: u64 = 10;
 /// Size of the card in bytes, as GNOME Disks shows it.
 const CARD_BYTES: u64 = 122_112 << 20;
 
-/// Published rates of reads in MB/s: of Linux without and with the patch that keeps transfers open.
-/// The card was fitted to the first of them.
+/// Published rates of reads in MB/s: of Linux without and with the patch by which one CMD18 serves
+/// several requests. The card was fitted to the first of them.
 const READ: (f64, f64) = (86.9, 91.5);
-/// Published rates of writes in MB/s: of Linux without and with the patch that keeps transfers
-/// open. The card was fitted to the first of them.
+/// Published rates of writes in MB/s: of Linux without and with the patch by which one CMD25 serves
+/// several requests. The card was fitted to the first of them.
 const WRITE: (f64, f64) = (38.3, 55.5);
 
-/// Figures that GNOME Disks shows for a run of the loop.
+/// Figures that GNOME Disks shows after its benchmark loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shown {
     read_mb_per_s: f64,
@@ -78,8 +78,8 @@ fn script(samples: u64, syncs: bool) -> Script {
     }
 }
 
-/// Returns a worker that runs the loop, one request after the other, and logs the time of each.
-/// `syncs`: the loop calls `fsync` after each write.
+/// Returns a worker that executes the benchmark's reads and writes one after the other, `samples`
+/// of each, and logs the time of each. `syncs`: it calls `fsync` after each write.
 fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
     let mut workers = workers(job)?;
@@ -107,9 +107,10 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-/// Returns the figures that GNOME Disks shows: the mean rate of the 10-MiB reads, that of the
-/// 10-MiB writes, and the mean time of the reads of 4 KiB at random places, which end the loop. For
-/// the rate of a write, the mean time of `fsync` is added to its time.
+/// Returns the figures that GNOME Disks shows for a loop with `samples` samples. They are the mean
+/// rate of the 10-MiB reads, that of the 10-MiB writes, and the mean time of the reads of 4 KiB at
+/// random places, which end the loop. For the rate of a write, the mean time of `fsync` is added to
+/// its time.
 fn shown(outcome: &Outcome, samples: u64) -> Shown {
     let sync_ns: f64 = outcome.stats.iter().map(|stats| stats.sync.ns.mean).sum();
     let all = transfers(outcome);

@@ -29,7 +29,9 @@ pub fn jobs(seconds: u64) -> String {
     )
 }
 
-/// Runs the experiment with all schedulers on one board, and returns the rows of the table.
+/// Runs the experiment about several clients that share a card on the board `name`, with each
+/// scheduler, and returns the rows of the table. `amount`: how much data the jobs transfer;
+/// `progress` gets the name of each part that begins.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let workers = super::workers(&jobs(if amount.full { 30 } else { 3 }))?;
     let mut rows = Vec::new();

@@ -33,16 +33,17 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Number of runs in tag order, on the experiment's own board and card, whose mean is shown for a
-/// percentile. All other figures are from one run.
+/// Number of runs in tag order, on the board and card for which the experiment was designed, whose
+/// mean is shown for a percentile. All other figures are from one run.
 const RUNS: u64 = 5;
-/// Percentiles that differ from run to run, since in tag order chance decides which request is
-/// late. For these the table also has rows with the range.
+/// Percentiles for which the table also shows the range over several runs. With Linux's queue in
+/// tag order they differ from run to run, since chance decides which request gets a low tag and
+/// which one waits longest.
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
-/// AndroBench, published five days later in the same discussion. Each entry has cell, `rw=`,
-/// request size, threads and unit; then the rates in tag order, without the queue, and in FIFO
-/// order.
+/// AndroBench results that were published five days later in the discussion of the published patch.
+/// Each entry has the name of the case, `rw=`, request size, threads and unit; then the rates with
+/// the queue in tag order, without the queue, and with the queue in FIFO order.
 const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("seq read", "read", "1m", 1, "MB/s"), [138.2, 143.7, 146.4]),
     (("seq write", "write", "1m", 1, "MB/s"), [58.2, 51.4, 56.2]),
@@ -50,10 +51,11 @@ const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("rand write", "randwrite", "4k", 8, "IOPS"), [2900.0, 1887.0, 2982.0]),
 ];
 type Bench = (&'static str, &'static str, &'static str, u32, &'static str);
-/// Function that returns the smaller or the larger of two values.
+/// Chooses one end of a range: returns the smaller or the larger of two values.
 type End = fn(f64, f64) -> f64;
 
-/// Text that is printed below the table of FIFO.
+/// Text that is printed below the table of the experiment `fifo`, which compares tag order with
+/// first in, first out in Linux's software queue.
 pub const NOTE: &str = "\
 card B: another card, fitted to the mean without the queue. No one card has both published columns: tag order
 cannot slow a server that is never idle, and in the thread it costs 60 us a request. So on either card the model has
@@ -83,7 +85,9 @@ pub fn job(rw: &str, io_mib: u64) -> String {
 /// Boards of the experiment: a model of the board of the publication, and the same with a busy CPU.
 pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the experiment about the order in which a software queue dispatches requests on the board
+/// `name`, and returns the rows of the table. `amount`: how much data the jobs transfer; `progress`
+/// gets the name of each part that begins.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0] || name == SDHCI.0;
@@ -174,7 +178,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// Runs AndroBench in the model, and returns the rows of its four figures.
+/// Runs AndroBench in the model, and returns the rows of its four figures. `progress` is called
+/// with the name of each load before it runs.
 fn androbench(
     platform: &Platform,
     amount: Amount,
@@ -213,8 +218,8 @@ fn androbench(
     Ok(rows)
 }
 
-/// Returns the name of the card with which unmodified Linux ran this cell; empty: the board's own
-/// card.
+/// Returns the name of the card with which unmodified Linux ran the case `cell` of the experiment.
+/// An empty name stands for the card in the board's file.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }

@@ -8,8 +8,8 @@ use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs whose mean is shown for a cell, as in the publication; some cells have fewer
-/// runs.
+/// Number of runs of each load. A number in the table is the mean over these runs, as in the
+/// published benchmark of the software queue; some lines have fewer runs.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.
@@ -33,17 +33,17 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
     ("rand write", "randwrite", 35.96, 68.76),
 ];
 
-/// Cells, and the time in us per 4 KiB of unmodified Linux on this controller and card, without and
-/// with the queue. Linux 6.1 ran with its own `sdhci` and `mmc_hsq` in a virtual machine, in
-/// virtual time. An instruction took 1 ns, a register read 150 ns, a register write 40 ns, waking a
-/// thread 20 us, and an interrupt 1.5 us to arrive. The costs in the board's file are derived from
-/// these runs.
+/// Names of lines of the table, and the time in us per 4 KiB of unmodified Linux on this controller
+/// and card, without and with the queue. Linux 6.1 ran with its own `sdhci` and `mmc_hsq` in a
+/// virtual machine, in virtual time. An instruction took 1 ns, a register read 150 ns, a register
+/// write 40 ns, waking a thread 20 us, and an interrupt 1.5 us to arrive. The costs in the board's
+/// file are derived from these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
 /// Comparison of the model of Linux with unmodified Linux, for one load and one setting.
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// Name of the column in the table of published values.
+    /// Name of the load, such as `rand read`, as in the table of published values.
     pub cell: &'static str,
     /// Setting of the model: `none` or `hsq-tag`.
     pub setting: Setting,
@@ -53,20 +53,21 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Returns the difference of the model from unmodified Linux in percent.
+    /// Returns by how many percent the model of Linux needs more time than unmodified Linux.
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.us[1] / self.us[0] - 1.0)
     }
 
-    /// Returns the difference of unmodified Linux on the laboratory's controller from the published
-    /// value in percent. No CPU cost in the model of Linux can explain it.
+    /// Returns by how many percent unmodified Linux on the laboratory's controller is slower than
+    /// the published value. A CPU cost in the model of Linux cannot explain this difference, since
+    /// the model has no part in it.
     pub fn residual_percent(&self) -> f64 {
         100.0 * (self.us[0] / self.us[2] - 1.0)
     }
 }
 
-/// Returns the comparison with unmodified Linux for each load and setting. `rows` are rows of the
-/// table for the experiment's own board.
+/// Returns a comparison with unmodified Linux for each load and setting. `rows` are rows of the
+/// table for the board on which the published experiment was made.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF
@@ -154,7 +155,9 @@ pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError>
     Ok(rows)
 }
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the benchmark of Linux's software queue (HSQ) on the board `name`, and returns the rows of
+/// the table. `amount`: how much data the jobs transfer; `progress` gets the name of each part that
+/// begins.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

@@ -4,7 +4,8 @@ use super::{Row, json_lines, table};
 use crate::page::chart;
 use crate::page::listed::{Part, listed};
 
-/// Returns the page with these parts of a reproduction's table; `svg` is the picture of the rates.
+/// Returns the page `title` with these parts of a reproduction's table; `svg` is the picture of the
+/// rates.
 ///
 /// # Errors
 /// A figure is not a number.

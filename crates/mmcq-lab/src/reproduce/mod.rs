@@ -25,17 +25,18 @@ use serde::{Deserialize, Serialize};
 /// A row of a reproduction: one number of its table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Name of the table's cell. On a board that is not the experiment's own: `cell @board`.
+    /// Name of the case that this number of the table belongs to. On a board that is not the
+    /// experiment's own: `cell @board`.
     pub cell: String,
-    /// Name of the stack's setting.
+    /// Name of the setting: which stack ran, and how it was configured.
     pub setting: String,
     /// Unit of the row's numbers.
     pub unit: String,
-    /// Published value, if there is one.
+    /// Published value; `None`: nothing was published for this row.
     pub published: Option<f64>,
     /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,
-    /// The number as the model gives it.
+    /// Value that the model of the experiment gives.
     pub model: f64,
     /// Physical limit: the value that wire and card allow without a host; `None`: it was not
     /// computed for this number.
@@ -82,8 +83,8 @@ pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// Returns the rows as a table: one line for each cell, one group of columns for each setting. A
-/// star marks a published value to which parameters were fitted.
+/// Returns the rows as a table: one line for each load, one group of columns for each setting (a
+/// stack with its context). A star marks a published value to which parameters were fitted.
 pub fn table(rows: &[Row]) -> Table {
     fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         all.fold(Vec::new(), |mut known, next| {
@@ -144,8 +145,8 @@ fn mib_per_s(outcome: &Outcome) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs each of these pairs of setting and seed on a machine of its own. Returns the results in the
-/// order of the pairs.
+/// Runs, in `threads` threads, each of these pairs of setting (a stack with its context) and seed
+/// on a machine of its own. Returns the results in the order of the pairs.
 fn each(
     platform: &Platform,
     card: Option<&str>,

@@ -17,8 +17,9 @@ pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     (1..).zip(text.lines()).map(read).collect()
 }
 
-/// Returns the value that unmodified Linux has in its report for a row of its model; `None`: the
-/// load does not have this value.
+/// Returns the published figure of unmodified Linux that belongs to a row of the model's table, in
+/// the row's unit. `load`: the published results of one load. `None`: `load` has no figure for this
+/// row.
 fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     if let Some(rw) = hsq::load_of(&row.cell).filter(|_| load.jobs == 20) {
         let is_its = rw == load.load;
@@ -45,9 +46,10 @@ pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns, for each row of a model on the experiment's own board, the row that unmodified Linux
-/// gave in the same load, and the row that `mmcq.ko` gave there. The new rows have the published
-/// values, too.
+/// Makes rows with rates that were measured in a guest, from `reports` of runs on `board`: for each
+/// of `rows`, which has a simulated rate, one of unmodified Linux in the same load, or of `mmcq.ko`
+/// if the row is of this stack. Copies the published value of the row into the new one. A row
+/// without such a run has none.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts only the requests that its own block layer merged, not those that mmcq

@@ -16,7 +16,7 @@ use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Boards of the experiment; each has its own tables.
+/// Boards on which the experiment about command queues runs; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
 /// Name of the card on the fourth of [`BOARDS`]. The card supports packed commands.
@@ -43,8 +43,8 @@ fn lanes_of(name: &str) -> &'static [Lane] {
     }
 }
 
-/// AndroBench on the phone: cell, `rw=`, request size, threads, and rates in MB/s without and with
-/// the queue.
+/// Published rates of AndroBench on a phone: cell, `rw=`, request size, threads, and rates in MB/s
+/// without and with the queue.
 const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("rand read", "randread", "4k", 8, 25.0, 62.0),
     ("rand write", "randwrite", "4k", 8, 34.0, 35.0),
@@ -52,7 +52,8 @@ const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("seq write", "write", "1m", 1, 142.0, 142.0),
 ];
 
-/// Rates that the class A2 promises: cell, `rw=`, and requests of 4 KiB per second.
+/// Rates that the card's class A2 guarantees: name of the load, value of `rw=`, and requests of 4
+/// KiB per second.
 const A2: [(&str, &str, f64); 2] = [("rand read", "randread", 4000.0), ("rand write", "randwrite", 2000.0)];
 
 /// Loads that run on each lane (way to drive the card): cell, `rw=`, request size, depth.
@@ -67,7 +68,8 @@ const LOADS: [(&str, &str, &str, u32); 8] = [
     ("seq read 64k, depth 8", "read", "64k", 8),
 ];
 
-/// Returns a job file with one thread that has this number of requests under way.
+/// Returns a job file with one thread that has `depth` requests of the size `bs` under way and
+/// transfers `mib` MiB in all. `rw`: kind of the accesses, as in fio.
 fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     let mix = if rw == "randrw" { "rwmixread=70\n" } else { "" };
     format!(
@@ -75,7 +77,8 @@ fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     )
 }
 
-/// Returns a job file with several threads, each of which has one request under way.
+/// Returns a job file with `threads` threads, each of which has one request under way. `rw` and
+/// `bs` are fio's options of the same name; each thread transfers `mib` MiB.
 fn threads(rw: &str, bs: &str, threads: u32, mib: u64) -> String {
     format!(
         "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nnumjobs={threads}\nrw={rw}\nbs={bs}\nsize=1G\nio_size={mib}m\ngroup_reporting\n"
@@ -95,7 +98,7 @@ fn row(cell: String, setting: &str, unit: &str, model: f64) -> Row {
     Row { cell, setting, unit, published: None, fitted: false, model, limit: None }
 }
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the comparison of queues on one of [`BOARDS`], and returns the rows of its table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     match name {

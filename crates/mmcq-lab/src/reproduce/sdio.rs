@@ -21,7 +21,8 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
 /// the CPU is idle, in thousands of cycles per second.
 type Published = (f64, f64);
 
-/// Settings of the publication's board, with their published values.
+/// Settings of the SDIO experiment: name, stack with its context, and the published values of the
+/// original board (`None`: none were published).
 const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
     ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
@@ -73,7 +74,9 @@ end of a command, or of its data, to the begin of the next.
 /// Number of 32-bit words in the payload (data) of a packet.
 const PAYLOAD_WORDS: f64 = 512.0;
 
-/// Runs the experiment on this board after `changes`, and returns the rows of the table.
+/// Runs the SDIO experiment on the board `name` after `changes` (`KEY=VALUE`), and returns the rows
+/// of the table. Before each setting calls `progress` with its name. Without changes the rows also
+/// show the published values.
 pub fn board(
     name: &str,
     changes: &[String],
@@ -267,7 +270,7 @@ fn rows_of(
     rows
 }
 
-/// Time in ns from one packet of the experiment to the next.
+/// Time in ns from one packet of the Bluetooth card to the next in the SDIO experiment.
 const PERIOD_NS: f64 = 4_000_000.0;
 
 fn share(part: u64, rest: u64) -> f64 {

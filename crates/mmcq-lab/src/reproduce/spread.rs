@@ -32,7 +32,8 @@ const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
 
 /// Keys of the board's times to wake threads.
 const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
-/// Largest relative difference of the times to wake threads from the board's file.
+/// Largest share by which a time to wake threads differs from the value in the board's file (0.25
+/// is 25 %).
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
 /// Prefix of the keys for the times of the card's flash, such as `--set` takes them.
@@ -46,7 +47,8 @@ fn factor(stream: &mut Stream, share: f64) -> f64 {
     1.0 + share * (stream.below(2_000_001) as f64 / 1e6 - 1.0)
 }
 
-/// Returns the changes of board and card for the run with this seed.
+/// Returns random changes (`KEY=VALUE`) of the times in `params`, the values of board and card, for
+/// the run with this seed: wake-ups and card become slower or faster.
 fn changes(params: &[Param], seed: u64) -> Vec<String> {
     let stream = &mut Stream::new(seed, "spread");
     let (wakes, card) = (factor(stream, WAKES_SHARE), factor(stream, CARD_SHARE));

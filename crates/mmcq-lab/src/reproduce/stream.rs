@@ -6,7 +6,7 @@ use super::{Amount, Row, disks, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// A cell of the table of STREAM: a load, and its published values.
+/// A row of the table of the experiment STREAM: a load, and its published values.
 struct Cell {
     name: &'static str,
     rw: &'static str,
@@ -53,8 +53,8 @@ const CELLS: [Cell; 10] = [
     cell("seq write 64k", "write", "64k", (256, 32)),
 ];
 
-/// Latencies in us of the 1 MiB loads in fio's report: cell, figure, and the published values of
-/// Linux without and with the patch that keeps transfers open.
+/// Latencies in us of the 1 MiB loads in fio's report: row of the table, figure, and the published
+/// values of Linux without and with the patch that keeps transfers open.
 const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand read 1M", Figure::Mean, Some(11_735.0), Some(11_543.0)),
     ("rand read 1M", Figure::Percentile(50.0), Some(11_731.0), Some(11_469.0)),
@@ -110,10 +110,11 @@ no rare delay for it. Percentiles beyond 99 % need the whole job (--full).
 
 /// Name of a card that reads ahead beyond the count of CMD23.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
-/// Names of the cells on which the card's read-ahead has an effect.
+/// Names of the rows of the table on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
-/// Names of the experiment's boards: only the model of the publication's board.
+/// Names of the boards of the experiment STREAM: only the model of the board that the publication
+/// used.
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
@@ -158,7 +159,8 @@ fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     of_cell.map(row).collect()
 }
 
-/// Runs the experiment on one board, and returns the rows of the table.
+/// Runs the experiment on the board `name`, and returns the rows of the table. `progress` is called
+/// with the name of each load before it runs.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

@@ -24,7 +24,8 @@ const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
 impl Grid<'static> {
-    /// All sizes, depths and patterns.
+    /// All request sizes, queue depths and access patterns for which open and closed transfers are
+    /// compared.
     pub const FULL: Self = Grid {
         sizes: &SIZES,
         depths: &[1, 4, 32],
@@ -42,23 +43,25 @@ impl Grid<'static> {
 const BOARD: &str = "stream-rtsx";
 /// Change of the board that makes mmcq close each transfer.
 const STREAMS_OFF: &str = "stack.streams=off";
-/// Name of a board whose host cannot continue data.
+/// Name of a board with a host that cannot continue a transfer: each transfer needs a new command.
 const BOARD_SDHCI: &str = "hsq-sprd";
 
-/// Name of a setting in the rows of a case: Linux that closes each transfer.
+/// Name, in the rows of the table, of Linux that closes each transfer after its request.
 pub const CLOSE: &str = "close";
-/// Name of a setting in the rows of a case: mmcq that closes each transfer.
+/// Name of a setting in the rows of a case: mmcq with `stack.streams=off`, which closes each
+/// transfer with its request and leaves none open.
 pub const OFF: &str = "streams off";
-/// Name of a setting in the rows of a case: mmcq that leaves transfers open.
+/// Name, in the rows of the table, of mmcq that leaves transfers open after their requests.
 pub const OURS: &str = "mmcq";
 /// Name of the gain in percent: mmcq that leaves transfers open, against mmcq that closes each
 /// transfer.
 pub const GAIN: &str = "mmcq to streams off";
-/// Name of the last row, which has the smallest gain of all cases.
+/// Name of the last row of the table: the smallest gain of all cases. A gain says how much faster
+/// mmcq is if it leaves transfers open than if it closes each.
 pub const WORST: &str = "worst cell";
 
-/// Returns the amount in MiB that a case transfers: enough for the steady state and for the card's
-/// garbage collection, if there is any.
+/// Returns the amount in MiB that a case with this `rw=` (`pattern`) and requests of `bytes` bytes
+/// transfers: enough for the steady state and for the card's garbage collection, if there is any.
 fn amount_mib(pattern: &str, bytes: u64) -> u64 {
     match (pattern, bytes) {
         ("read" | "randread", 0..=0xffff) => 8,
@@ -83,8 +86,8 @@ fn percent_more(this: f64, than: f64) -> f64 {
     100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
 }
 
-/// Runs the sweep. Returns rows with three rates and a gain for each case, and a last row with the
-/// smallest gain of all cases.
+/// Runs the sweep. Returns for each case three rates, and by how much mmcq is faster with open
+/// transfers than without them. The last row has the case in which this difference is smallest.
 pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let load = |changes: &[String]| Platform::load_with(BOARD, changes);
     let on = load(&[]).map_err(crate::board::BoardError::from)?;
@@ -123,8 +126,9 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Runs sequential 4 KiB requests with and without merging, on a host that cannot continue data.
-/// Returns rows with the rate and the number of commands per MiB.
+/// Runs sequential 4 KiB requests with and without merging, on a host that needs a new command for
+/// each transfer (it cannot continue the data of the last one). Returns rows with the rate and the
+/// number of commands per MiB. `progress` is called with the name of each load before it runs.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];

@@ -9,8 +9,8 @@ use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Numbers of requests with data, by what was under way when they arrived. The first five add up to
-/// all such requests.
+/// Numbers of requests with data, by the requests that were under way when they arrived. Each
+/// request counts in exactly one of the first five fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
     /// Number of requests that arrived when no other request was under way (submitted and not
@@ -121,8 +121,7 @@ impl State {
     }
 }
 
-/// Watches the requests of a machine, and counts which of them could have been merged with a
-/// request under way.
+/// Counts the requests of a simulated stack that could have been merged with a request under way.
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
@@ -133,8 +132,8 @@ impl Watch {
     }
 }
 
-/// Counts the chances of merging of all I/Os of a machine. `most_blocks`: largest number of blocks
-/// of a transfer.
+/// Starts counting, for all I/Os of a machine, whether each could be merged with another
+/// ([`Chances`]). `most_blocks`: largest number of blocks of a transfer.
 pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
     let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
     let seen = state.clone();

@@ -36,10 +36,12 @@ use std::sync::Arc;
 
 /// Size in bytes of the longest transfer of a host: the block count has 16 bits.
 const TRANSFER_BYTES: u64 = 65_535 * 512;
-/// Smallest number of batches in a run at the limit, since a single batch has no rate.
+/// Smallest number of batches (long requests, each of which stands for all requests under way) in a
+/// run at the limit, since a single batch has no rate.
 const BATCHES: u64 = 8;
 
-/// Jobs in the form that is fastest for wire and card.
+/// The jobs of a run at its physical limit: the given jobs, changed to the form that bus and card
+/// execute fastest (such as large requests instead of consecutive small ones).
 pub(super) struct Perfect {
     /// Workers in the fastest form. Each represents one or more workers of the original jobs.
     pub(super) workers: Vec<Worker>,
@@ -156,7 +158,8 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
 /// Lane (way to drive the card) for which a limit is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// A single transfer at a time, which is closed when no request continues it.
+    /// A single transfer at a time. It ends (with CMD12 if needed) as soon as no queued request
+    /// continues it.
     Closed,
     /// A single transfer at a time, which stays open until another transfer comes.
     Open,
@@ -166,7 +169,7 @@ enum Lane {
     Engine,
     /// Packed commands, which transfer several requests at once.
     Packed,
-    /// Chains that the controller executes.
+    /// Requests are sent in chains: lists of transfers that the controller executes.
     Chains,
 }
 
@@ -221,8 +224,9 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs once for each way to drive the card ([`Lane`]). The fastest result is their
-/// physical limit.
+/// Runs the jobs once for each way to drive the card ([`Lane`]), and returns the fastest outcome:
+/// their physical limit. `medium`: content of the card in the run with [`Lane::Closed`]; `progress`
+/// is called during that run only.
 ///
 /// For every lane but [`Lane::Closed`], the jobs run in batches and also one by one, since the
 /// card's dies may read single requests in parallel. If one worker represents several, the first of
@@ -267,7 +271,8 @@ fn better(first: Outcome, other: Outcome) -> Outcome {
 }
 
 /// Runs each worker alone at its limit, and adds the results. The total time is the number of all
-/// bytes divided by the sum of the workers' rates.
+/// bytes divided by the sum of the workers' rates. `progress` gets the bytes transferred so far and
+/// those planned.
 fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, RunError> {
     let (mut all, mut bytes_per_ns) = (None::<Outcome>, 0.0);
     for worker in run.workers {

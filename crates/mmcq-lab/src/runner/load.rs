@@ -113,8 +113,8 @@ pub(crate) fn boot_area(device: &str) -> Option<u8> {
     }
 }
 
-/// Returns what a setting can read of a partition: the number of the boot area, and its size in
-/// bytes.
+/// Returns what a setting can read of the partition `name`: the number of the boot area, and its
+/// size in bytes. `boot_bytes`: size of a boot area of the card; `None`: the card has none.
 ///
 /// # Errors
 /// The partition is no boot area, the card has none, or the setting does not read them.
@@ -133,7 +133,8 @@ pub(crate) fn readable(setting: Setting, name: &str, boot_bytes: Option<u64>) ->
     }
 }
 
-/// Returns what a job can use of a partition: the number of the boot area, and its size in bytes.
+/// Returns what a job can use of the partition `name`: the number of the boot area, and its size in
+/// bytes. `boot_bytes`: size of each boot area; `None`: the card has none.
 fn partition(
     run: &Run<'_>,
     worker: &FioWorker,
@@ -287,9 +288,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns whether a flush follows a write of this job. `how`: what the job asked for. `sent`:
-    /// what the stack has sent. Linux flushes after a synchronous write even if it was a reliable
-    /// write.
+    /// Returns whether a flush follows a write of job number `job`. `how`: what the job asked for.
+    /// `sent`: what the stack has sent. Linux flushes after a synchronous write even if it was a
+    /// reliable write.
     fn is_flushed_after(&self, job: usize, how: How, sent: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,
@@ -360,8 +361,8 @@ impl<'a> Load<'a> {
         ends.into_iter().for_each(|j| self.states[j].stop());
     }
 
-    /// Returns the next step of a job with fio's I/O engine `null`. Such an I/O is complete at
-    /// once, without the stack.
+    /// Returns the next step of worker `j`, whose jobs use fio's I/O engine `null`. An I/O of this
+    /// engine is complete at once, without the stack.
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {

@@ -3,7 +3,8 @@
 use super::Setting;
 
 impl Setting {
-    /// Returns what the setting stands for; for Linux, also which version has it.
+    /// Returns what this setting (a compared stack) means in words; for Linux, also which version
+    /// has it.
     pub fn meaning(self) -> &'static str {
         match self {
             Setting::None => "Linux without a request queue for cards, as 6.1",

@@ -17,8 +17,8 @@ use super::Counters;
 /// point is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes transferred over the time of a run. A limit has one curve for each lane (way to drive the
-/// card).
+/// Bytes transferred over the time of a run, to compare it with another run. A run that gives the
+/// physical limit has one curve for each lane (way to drive the card).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,
@@ -31,7 +31,8 @@ struct Curve {
     /// Points of the curve: number of bytes transferred so far, and time in ns from the start of
     /// the run.
     points: Vec<(u64, u64)>,
-    /// Number of bytes from one stored point of the curve to the next.
+    /// Distance of two neighbouring points that are stored of the curve (bytes over time), in
+    /// bytes.
     step: u64,
     last: (u64, u64),
 }

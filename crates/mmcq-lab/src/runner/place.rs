@@ -37,11 +37,11 @@ pub trait Visit {
         Board<N>: Serve<N>;
 }
 
-/// Builds the board of a run as its setting needs it, brings its card up, and calls `visit`. With
-/// the setting `limit` the board has no CPU costs.
+/// Builds the board of a run as its setting needs it, brings its card up, and calls `visit`, whose
+/// result it returns. `medium`: content of the card; `None`: generated. With the setting `limit`
+/// the board has no CPU costs.
 ///
-/// # Errors
-/// The board cannot be built, or the work fails.
+/// # Errors The board cannot be built, the host cannot run the setting, or `visit` fails.
 pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V::Out, RunError> {
     match run.setting {
         Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Close | Setting::Patch => {
@@ -262,7 +262,7 @@ pub struct Counted {
 /// Result of a machine whose run has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Counters of the run.
+    /// Counters of the run, such as I/Os, commands on the bus and CPU time.
     pub counters: Counters,
     /// Time in ns at which the run ended.
     pub end_ns: u64,

@@ -7,16 +7,19 @@ use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 /// Whether a transfer stays open after its request, for a next request that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The host cannot transfer data without a command, so no transfer stays open.
+    /// The host cannot transfer data without a command, so no transfer stays open from one request
+    /// to the next.
     #[default]
     Cannot,
     /// The setting closes each transfer at the end of its request.
     Closes,
-    /// A transfer stays open for some time after its request.
+    /// A transfer stays open for some time after its request, so that a next request can continue
+    /// it.
     Holds,
 }
 
-/// Counters of a stack. Some exist only for certain stacks.
+/// Counters of the stack that served a load: mmcq, or a model of Linux. Some exist only for certain
+/// stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// Number of transfers that continued an open transfer, so that the host sent no new command.
@@ -27,8 +30,8 @@ pub struct Served {
     pub disk: Option<DiskUse>,
     /// Counters of mmcq's engine; `None`: a model of Linux served the run.
     pub engine: Option<Stats>,
-    /// Starts of transfers that mmcq's engine has held back, so that more requests could join the
-    /// batch.
+    /// Counters of the transfers whose start mmcq's engine has delayed, so that more requests could
+    /// join them.
     pub holds: Holds,
     /// Whether the host driver had claimed that it can continue a data transfer, but then failed
     /// to.
@@ -75,7 +78,8 @@ impl Served {
     }
 }
 
-/// Returns in words the reason `close` for which mmcq's engine closed an open transfer.
+/// Returns in words the reason `close` for which mmcq's engine ended a transfer that it had left
+/// open for further requests.
 pub fn reason(close: Close) -> &'static str {
     match close {
         Close::Break => "the next request does not continue it",

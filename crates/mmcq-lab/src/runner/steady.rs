@@ -19,7 +19,8 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Makes the measurement for a run that plans this number of bytes.
+    /// Makes the measurement of the steady rate for a run that plans to transfer this number of
+    /// bytes.
     pub(crate) fn new(planned: u64) -> Self {
         Steady { from: planned / 4, to: planned / 8 * 7, ..Steady::default() }
     }

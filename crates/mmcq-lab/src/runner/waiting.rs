@@ -60,7 +60,8 @@ impl State {
 }
 
 impl Waiting {
-    /// Makes a measurement of the time without work that begins at this time.
+    /// Makes a measurement of the time in which neither the stack nor the bus has anything to do.
+    /// It begins at this time.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
         Waiting(Rc::new(RefCell::new(State {
@@ -73,8 +74,8 @@ impl Waiting {
         })))
     }
 
-    /// Handles an event on the bus. Only commands, responses and busy are counted here as work for
-    /// the bus: data occur only while the stack has a request, and that time counts in any case.
+    /// Records the time in which an event keeps the bus in use. Data blocks are left out: while
+    /// they are on the bus, the stack has a request, so that time counts as work in any case.
     pub fn bus(&self, event: BusEvent) {
         if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
             return;
@@ -100,7 +101,7 @@ impl Waiting {
         state.inside += 1;
     }
 
-    /// Records that the stack has completed a request.
+    /// Records that the stack has completed one of its requests at the time `now_ns`.
     pub fn leaves(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         state.inside = state.inside.saturating_sub(1);

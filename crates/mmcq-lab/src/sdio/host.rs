@@ -67,7 +67,8 @@ pub struct Priced {
 }
 
 impl Priced {
-    /// Makes a driver for the board's controller.
+    /// Makes a driver for the board's controller `model`, whose register accesses and calls cost
+    /// CPU time. `dma`: which buffers are transferred by DMA.
     pub fn new(
         board: &Board,
         model: Model,
@@ -103,17 +104,17 @@ impl Priced {
         &self.port
     }
 
-    /// Returns the phase that the controller executes; `None`: it executes none.
+    /// Returns the command, with its data, that the controller executes; `None`: it executes none.
     pub fn phase(&self) -> Option<Phase> {
         self.phase.get()
     }
 
-    /// Returns whether DMA transfers the data of the phase in progress.
+    /// Returns whether DMA transfers the data of the command in progress.
     pub fn by_dma(&self) -> bool {
         self.by_dma.get()
     }
 
-    /// Returns the number of phases that the driver has started so far.
+    /// Returns the number of commands that the driver has started so far.
     pub fn phases(&self) -> u64 {
         self.phases.get()
     }

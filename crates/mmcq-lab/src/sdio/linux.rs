@@ -19,7 +19,8 @@ pub enum Advance {
     ThreadTasklet,
     /// A thread sends commands; the interrupt handler transfers the data.
     Thread,
-    /// The interrupt handler sends commands; it also calls completions and the function's handler.
+    /// The interrupt handler sends commands, handles their ends, and calls the handler of the
+    /// card's function.
     Async,
     /// A thread sends commands and polls for the end of each CMD52; the interrupt handler transfers
     /// the data.
@@ -46,7 +47,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the six commands of a Type-A packet.
+    /// Returns the six commands by which the driver receives one packet from the Bluetooth Type-A
+    /// function.
     pub fn type_a() -> Self {
         let read53 = |count| {
             cmd::io_rw_extended(Extended {
@@ -123,7 +125,7 @@ impl Chain {
         }
     }
 
-    /// Maps DMA memory for the data of the phase.
+    /// Maps DMA memory for the data of the command that `phase` describes.
     fn map(&mut self, phase: &Phase) {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();
@@ -137,8 +139,8 @@ impl Chain {
         }
     }
 
-    /// Sends the plan's next command. After the last command, ends the packet; after a poll that
-    /// found no packet, waits for the next poll.
+    /// Sends the next command of the packet under way. After the last command, ends the packet;
+    /// after a poll that found no packet, waits for the next poll.
     fn send(&mut self, m: &mut Machine) {
         if std::mem::take(&mut self.nothing) {
             (self.step, self.looks) = (0, false);

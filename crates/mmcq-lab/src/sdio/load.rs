@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// Largest number of blocks in a CMD53 in block mode.
 const BLOCKS_MAX: u32 = 511;
-/// Largest number of bytes that one step of the driver transfers.
+/// Largest number of bytes that one command (step) of the driver transfers.
 const STEP_BYTES_MAX: u32 = 1 << 16;
-/// Largest number of driver steps for a packet.
+/// Largest number of commands that the driver may send to handle one packet.
 const STEPS_MAX: usize = 64;
 /// Number (1 to 7) of the card's SDIO function that the user's file describes.
 pub const FUNCTION: u8 = 1;
@@ -78,13 +78,13 @@ impl StepKeys {
 /// A step of the driver for each packet: a CMD52, or CMD53 commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Name of the step in the tables of the result.
+    /// Name of the step in the tables that show where a packet's time was spent.
     pub name: String,
     /// Whether the step writes to the card; false: it reads.
     pub write: bool,
     /// Number of the function that is accessed: 0 (the card's common registers) or [`FUNCTION`].
     pub function: u8,
-    /// Address of the first register that the step accesses.
+    /// Address of the first register that the step (a CMD52 or CMD53) accesses.
     pub address: u32,
     /// Byte that the step writes, if the step is a CMD52 that writes.
     pub value: u8,

@@ -12,7 +12,8 @@ use mmcq_sim::world::{Queue, Stream};
 pub enum Event {
     /// An event of the CPU.
     Cpu(CpuEvent),
-    /// The other device has received frames, so its driver takes the CPU.
+    /// Another device has received frames, so that its driver takes the CPU from the measured
+    /// stack.
     Thief,
 }
 
@@ -27,11 +28,12 @@ impl From<CpuEvent> for Event {
 pub enum Action {
     /// The stack's tasklet runs.
     Tasklet,
-    /// The stack's thread runs.
+    /// The kernel thread of the stack runs.
     Thread,
     /// The CPU time that driver and user need for one packet has passed.
     Worked,
-    /// The tasklet of the other device's driver has ended.
+    /// Another device's driver has ended its tasklet, during which the stack could not use this CPU
+    /// core.
     Robbed,
 }
 
@@ -91,7 +93,8 @@ pub struct Machine {
 const CORE: u8 = 0;
 
 impl Machine {
-    /// Makes a machine whose virtual time begins at `time`. `thief`: the other device, if any.
+    /// Makes a machine whose virtual time begins at `time`. `thief`: another device whose driver
+    /// takes CPU time, if any.
     pub fn new(time: Time, model: Model, costs: Costs, thief: Option<Thief>, seed: u64) -> Self {
         let mut cpu = Cpu::new(1, 0.0, seed);
         let (thread, user) = (cpu.spawn(Priority::RealTime), cpu.spawn(Priority::Normal));

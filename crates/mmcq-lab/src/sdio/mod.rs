@@ -61,7 +61,7 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 /// Name of the built-in I/O card.
 pub const CARD_NAME: &str = "bt-type-a";
 /// Profile text of a second function on the card, which may also interrupt. So the driver must read
-/// INTx to learn which function did.
+/// INTx, which shows which function did.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
@@ -164,19 +164,20 @@ pub enum Failure {
     /// Commands failed, or packets arrived damaged; the field is their number.
     #[error("{0} commands failed")]
     Commands(u64),
-    /// The card's function saw accesses that are no step of a packet; the field is their number.
+    /// The card's function got register accesses that do not belong to the transfer of a packet;
+    /// the field is their number.
     #[error("{0} accesses are no step of a packet")]
     Stray(u64),
 }
 
-/// Parameters of one run of the experiment.
+/// Parameters of one run of the SDIO experiment.
 pub struct Run<'a> {
     /// Board on which the experiment runs.
     pub board: &'a Board,
     /// Stack that handles a packet, and the context (interrupt, tasklet or thread) in which it
     /// starts the packet's next command.
     pub way: Way,
-    /// The other device, which takes the CPU away; `None`: there is none.
+    /// Another device whose driver takes CPU time from the measured stack; `None`: there is none.
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,

@@ -87,12 +87,14 @@ impl Model {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
-    /// Reads a register of the controller at this virtual time.
+    /// Reads `size` bytes (1, 2 or 4) of the controller's registers from `offset` on, at this
+    /// virtual time.
     pub fn read(&self, offset: u16, size: u8, now_ns: u64) -> u32 {
         model!(self, m => m.borrow_mut().read(offset, size, now_ns))
     }
 
-    /// Writes a register of the controller at this virtual time.
+    /// Writes `value` to the controller's register at `offset`, with an access of `size` bytes, at
+    /// this virtual time.
     pub fn write(&self, offset: u16, size: u8, value: u32, now_ns: u64) {
         model!(self, m => m.borrow_mut().write(offset, size, value, now_ns))
     }

@@ -63,13 +63,14 @@ impl Looks {
     }
 }
 
-/// mmcq's engine as the machine calls it: the handler of the controller's interrupt.
+/// mmcq's engine as the simulation calls it: the handler of the controller's interrupt.
 pub struct Ours<'a> {
     /// mmcq's engine on this machine.
     pub stack: &'a Stack,
     /// Host driver below the engine.
     pub host: Priced,
-    /// Events for which the interrupt handler may wait instead of leaving.
+    /// Events for which the interrupt handler may wait inside the interrupt, instead of returning
+    /// and being called again.
     pub stay: Stay,
     /// Number of packets that the driver has received, but whose CPU work is not charged to the
     /// machine yet.
@@ -85,7 +86,8 @@ pub struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    /// Makes the handler of this engine, which has brought its card up.
+    /// Makes the interrupt handler that calls mmcq's engine, for a stack that has brought its card
+    /// up.
     pub fn new(
         stack: &'a Stack,
         host: Priced,
@@ -96,9 +98,9 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
-    /// Returns the event of the controller for which the engine waits; `None` if no phase is in
-    /// progress. `begun`: the engine has already waited in this phase, so a part of its data may
-    /// have been transferred.
+    /// Returns the event of the controller for which the engine waits; `None` if no phase (a
+    /// command with its data) is in progress. `begun`: the engine has already waited in this phase,
+    /// so a part of its data may have been transferred.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {
@@ -208,7 +210,8 @@ impl Wake for InIrq {
     }
 }
 
-/// Wrapper that makes a future `Send`. This is right because a whole machine stays on one thread.
+/// Wrapper that makes a future `Send`. This is right because the simulated machine with all its
+/// threads runs on one thread of the computer.
 pub struct Here<F>(pub F);
 
 // SAFETY: the future is made, polled and dropped on one thread: `scope` holds it in its frame.

@@ -38,7 +38,7 @@ pub struct Packet {
     pub steps: Vec<(Step, u64, u64)>,
 }
 
-/// Reason why no packet was recorded.
+/// Reason why no packet of the SDIO experiment could be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
     /// No setting of the SDIO experiment has this name.
@@ -58,7 +58,7 @@ pub enum PacketError {
 }
 
 /// Records the first packet after the warm-up. `setting`: the name of a driver and its context, one
-/// of [`SETTINGS`].
+/// of [`SETTINGS`]. `seed`: seed of the run's random times.
 pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketError> {
     let known = SETTINGS.iter().find(|(name, _)| *name == setting);
     let &(setting, way) = known.ok_or_else(|| PacketError::Setting(setting.to_owned()))?;

@@ -26,7 +26,7 @@ pub enum Kind {
     Sdhci,
 }
 
-/// A table of the file: quantities by name.
+/// One table of the board's file: the board's numbers by name.
 type Section = BTreeMap<String, Quantity>;
 
 #[derive(Deserialize)]
@@ -76,34 +76,35 @@ pub struct Board {
 /// CPU costs of Linux's software for each action, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Time from the assertion of the interrupt line to the driver's handler.
+    /// Time in ns from the assertion of the interrupt line to the driver's handler.
     pub irq_in_ns: u64,
-    /// Cost of ending a command in the interrupt, or of signalling the card's interrupt to its
-    /// waiter.
+    /// Cost in ns of ending a command in the interrupt, or of signalling the card's interrupt to
+    /// its waiter.
     pub finalize_ns: u64,
-    /// Cost of leaving the interrupt handler.
+    /// Cost in ns of leaving the interrupt handler.
     pub irq_out_ns: u64,
-    /// Time from the end of the interrupt handler to the start of the tasklet.
+    /// Time in ns from the end of the interrupt handler to the start of the tasklet.
     pub tasklet_ns: u64,
-    /// Cost of sending a command to the card.
+    /// Cost of sending a command to the card, in nanoseconds.
     pub issue_ns: u64,
-    /// Cost of putting a thread to sleep.
+    /// Cost in ns of putting a thread to sleep.
     pub switch_out_ns: u64,
-    /// Cost of waking a thread.
+    /// Cost of waking a thread, in nanoseconds.
     pub wake_ns: u64,
-    /// CPU time of driver and user for each packet.
+    /// CPU time of driver and user for each packet, in ns.
     pub work_ns: u64,
-    /// Cost of moving one 32-bit word through the data FIFO.
+    /// Cost in ns of moving one 32-bit word through the data FIFO.
     pub fifo_word_ns: u64,
     /// Cost of reading the controller's register with the FIFO's fill level.
     pub fifo_count_ns: u64,
-    /// Cost of reading any other register of the controller.
+    /// Cost in ns of reading a register of the controller, except the one with the FIFO's fill
+    /// level.
     pub register_ns: u64,
-    /// Cost of writing a register of the controller.
+    /// Cost in ns of writing a register of the controller.
     pub register_write_ns: u64,
     /// Cost of cache maintenance for the DMA of one packet.
     pub cache_ns: u64,
-    /// Cost of one round of the FIFO loop, without the register accesses in it.
+    /// Cost in ns of one round of the FIFO loop, without the register accesses in it.
     pub fifo_turn_ns: u64,
 }
 
@@ -122,7 +123,7 @@ pub struct Own {
     pub exit: f64,
     /// Number of instructions from an acknowledged interrupt to the next command.
     pub step: f64,
-    /// Number of instructions of one round of the FIFO loop.
+    /// Number of instructions of one round of the loop that moves words between FIFO and memory.
     pub fifo: f64,
     /// Cost in ns of reading a register of the controller.
     pub register_ns: u64,

@@ -60,7 +60,7 @@ struct Log {
     /// it still has to transfer. `None`: no command is in progress.
     at: Option<(usize, u32)>,
     first_ns: u64,
-    /// Time in ns at which the previous step ended.
+    /// Time in ns at which the packet's previous step (command) ended.
     before_ns: u64,
     end_ns: u64,
     /// Times in ns of those steps of the packet under way that have ended.
@@ -163,7 +163,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Starts to listen to the bus of the controller `model`, for the steps of `load`.
+    /// Starts to record the bus events of the controller `model`, and returns the recorder, which
+    /// measures the steps of `load` in them.
     pub fn start(load: &Load, model: &Model) -> Self {
         let expected = |step: &super::load::Step| Expected {
             index: if step.bytes.is_some() { 53 } else { 52 },

@@ -22,7 +22,7 @@ pub struct Scripted {
     next_ns: u64,
     /// Time in ns at which the function asserted its interrupt; `None`: not asserted.
     up_ns: Option<u64>,
-    /// Index in `steps` of the step that the driver makes now.
+    /// Index in `steps` of the access that the driver makes now for the packet.
     at: usize,
     /// Number of bytes of the step at index `at` that the driver has transferred so far.
     passed: u32,
@@ -68,7 +68,8 @@ impl Scripted {
         }
     }
 
-    /// Handles one byte that the host reads from or writes to the register at `address`.
+    /// Handles one byte that the host writes to the register at `address` (`write`), or reads from
+    /// it: checks that it belongs to the next step of the script.
     fn pass(&mut self, write: bool, address: u32, now_ns: u64) {
         // A poll while no packet waits is not a step.
         if self.waiting == 0 {

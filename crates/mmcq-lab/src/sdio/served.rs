@@ -37,8 +37,8 @@ pub struct Seen {
     pub means: Means,
 }
 
-/// Makes a controller model, a card with the SDIO function that the user has described, and the
-/// driver.
+/// Makes a controller model, a card with the SDIO function that the user has described (`load`),
+/// and the driver. `dma`: which buffers the driver transfers by DMA.
 fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     let of_card = IoProfile::from_toml(profile(), CARD_NAME);
     let mut of_card = of_card.map_err(|error| Failure::Card(error.to_string()))?;
@@ -48,8 +48,8 @@ fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     Bench::with(board, dma, card, counts)
 }
 
-/// Executes a step through mmcq's engine. Returns the byte that was read, if the step reads one
-/// register; otherwise `None`.
+/// Executes one step of a packet (a CMD52, or CMD53 commands) through mmcq's engine. Returns the
+/// byte that was read, if the step reads one register; otherwise `None`.
 async fn does(
     function: &Io<'_>,
     step: &Step,
@@ -225,5 +225,5 @@ pub fn record(
     Ok(recording.capture()?)
 }
 
-/// Longest window in ns when no length is given.
+/// Longest length in ns of the recorded window if the user gave no length.
 const WINDOW_MAX_NS: u64 = 4_000_000;

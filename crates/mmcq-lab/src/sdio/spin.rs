@@ -1,5 +1,6 @@
-//! Compares the ways to wait for the end of a CMD52: polling in a loop, by the interrupt, in a
-//! thread, and by the policy ([`mmcq::advance`]) that chooses among these.
+//! Compares the ways to wait for the end of a CMD52: to poll in a loop, to wait for the interrupt,
+//! to sleep until a thread has handled the interrupt, and the policy ([`mmcq::advance`]) that chooses
+//! among these.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};
@@ -29,7 +30,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// All ways to wait, in the order of the tables.
+    /// All ways to wait, in the order in which the tables of results list them.
     pub const ALL: [Wait; 5] =
         [Wait::Spin, Wait::Interrupt, Wait::Thread, Wait::PolicyInterrupt, Wait::PolicyThread];
 
@@ -49,12 +50,13 @@ impl Wait {
     }
 }
 
-/// Length in ns of virtual time of the measurement.
+/// Length in ns of virtual time of a measurement of repeated CMD52s, after a warm-up of a tenth of
+/// it.
 const FOR_NS: u64 = 100_000_000;
 /// Length of a CMD52 with its response, in bus clocks.
 pub const COMMAND_CLK: u64 = 104;
-/// Longest time in ns for which a caller without a policy polls for the end of a command; no
-/// command takes so long.
+/// Longest time in ns for which a caller that always polls (no policy decides how long) waits for
+/// the end of a command; no command takes so long.
 const FOREVER_NS: u64 = 1_000_000;
 /// Number of commands after which a thread that spins lets other threads run.
 const TURN: u32 = 100;
@@ -90,8 +92,8 @@ impl Repeat {
         }
     }
 
-    /// Records the end of the command on the bus. `late_ns`: time from this end until the CPU
-    /// noticed it. Returns whether a command had ended.
+    /// Records the end of the command on the bus. `late_ns`: time in ns from this end until the CPU
+    /// began to handle it. Returns whether a command had ended.
     fn take(&mut self, m: &Machine, late_ns: u64) -> bool {
         let took_ns = m.time.now().saturating_sub(self.since_ns + late_ns);
         self.advance.saw(&Awaited::of(&Self::phase()), took_ns);
@@ -105,9 +107,9 @@ impl Repeat {
         }
     }
 
-    /// Sends commands, and waits in this call as long as the [`Wait`] allows. After [`TURN`]
-    /// commands a thread lets others run, with no command on the bus, and is called again. An
-    /// interrupt handler instead leaves with a command on the bus; its end calls this function
+    /// Sends commands, and waits in this call as long as the [`Wait`] allows. In a thread: after
+    /// [`TURN`] commands lets other threads run, with no command on the bus, and is called again.
+    /// In an interrupt handler: leaves with a command on the bus, whose end calls this function
     /// again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
@@ -144,7 +146,7 @@ impl Handler for Repeat {
 /// Returns the CPU time in ns of waiting for a CMD52. Building the command and ending it cost the
 /// same in all ways and are left out. The card needs eight clocks between a response and the next
 /// command [SD 4.12]. If the CPU builds the command faster, it also spins for the rest of these
-/// clocks.
+/// clocks. `wait` is the way of waiting, and `clock_hz` the bus clock in hertz.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;
@@ -173,8 +175,9 @@ pub fn clock_hz(board: &Board, divider: u32) -> u32 {
     board.pclk_hz.div_ceil(divider)
 }
 
-/// Returns the smallest divider of the bus clock at which spinning costs more CPU time than leaving
-/// (or, `in_thread`, sleeping), by measured costs.
+/// Returns the smallest divider of the bus clock at which spinning until the end of a CMD52 costs
+/// more CPU time than leaving the interrupt handler and coming back. With `in_thread`, the
+/// alternative is to let the thread sleep. Both times are measured in the model.
 pub fn crossover(board: &Board, costs: Costs, in_thread: bool) -> Result<u32, Failure> {
     let other = if in_thread { Wait::Thread } else { Wait::Interrupt };
     let (mut spins, mut leaves) = (1, 125);

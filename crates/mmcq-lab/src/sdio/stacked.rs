@@ -107,8 +107,8 @@ fn stops(packet: &Packet) -> impl Iterator<Item = (u64, u64)> + '_ {
     stopped.map(|event| (event.start_ns, event.end_ns))
 }
 
-/// Returns the distance in ns between two ticks of the time axis: 1, 2, 5, 10 and so on, large
-/// enough for the ticks' numbers.
+/// Returns the distance in ns between two ticks of the time axis (1, 2, 5, 10 and so on), large
+/// enough for the ticks' numbers. `px_per_ns`: scale of the axis in pixels per ns.
 fn tick_ns(px_per_ns: f64) -> u64 {
     let mut tick_ns = 1_000;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle().take(18) {

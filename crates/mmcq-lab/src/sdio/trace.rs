@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// and 48 for the response.
 pub const RESPONSE_CLK: u64 = 8 + 48;
 
-/// Step of a packet: what the driver sends a command for.
+/// Step in the reception of a packet. For each step the driver sends one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// CMD52: the driver reads CCCR INTx, to find the function that interrupts.
@@ -29,7 +29,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps, in the order in which the driver makes them.
+    /// All steps by which the driver receives a packet (one command each), in their order.
     pub const ALL: [Step; 6] =
         [Step::Whose, Step::Ask, Step::Clear, Step::Header, Step::Payload, Step::Acknowledge];
 
@@ -111,7 +111,7 @@ impl Log {
 }
 
 impl Trace {
-    /// Starts to listen to the bus of the controller `model`.
+    /// Begins to record the events on the bus of the controller `model`.
     pub fn start(model: &Model) -> Self {
         let log = Rc::new(RefCell::new(Log::default()));
         let sink = Rc::clone(&log);

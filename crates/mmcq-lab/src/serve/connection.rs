@@ -1,5 +1,5 @@
-//! Serves one client of the export with two threads: one reads the client's requests, the other
-//! writes the replies when the disk's thread has done the jobs.
+//! Serves one client of the network block device (NBD) with two threads. One reads the client's
+//! requests; the other writes the replies when the thread that executes all operations is done.
 
 use super::disk::{Job, Message, Op, Outcome};
 use super::handshake::{ALLOCATION_ID, Agreed, Export, negotiate};
@@ -26,7 +26,7 @@ pub struct Patience {
     handshake: Duration,
     /// Time limit for a client to send the rest of a request, or to receive a reply.
     request: Duration,
-    /// Additional time for each MiB of data in a request or reply.
+    /// Time that is added to the limit of a request or reply for each MiB of its data.
     mib: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! The thread that owns the export's machine: it runs the card and its queue of jobs.
+//! The thread that executes all operations of the NBD server. It owns the machine with the card,
+//! and the queue of operations (jobs) that clients have requested.
 
 use super::extents::{Ended, Extents};
 use super::losses::Losses;
@@ -24,16 +25,17 @@ const LOST: &str = "the card lost its power or its cache: writes that were not f
 pub enum Op {
     /// Reads data from the card.
     Read { offset: u64, length: u32 },
-    /// Writes data to the card.
+    /// Writes data to the card. `durable`: the request ends only when the data are on the medium.
     Write { offset: u64, data: Vec<u8>, durable: bool },
     /// Flushes: all earlier writes reach the medium.
     Flush,
     /// Trims: the client does not need these data any more.
     Trim { offset: u64, length: u32, durable: bool },
-    /// Writes zeros to the card.
+    /// Writes zeros to the range. `hole`: the blocks may also be erased, so that the range counts
+    /// as a hole. `durable`: the request ends only when the zeros are on the medium.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
-    /// Asks which ranges hold data. The answer has lengths, each with true for a hole that reads as
-    /// zeros.
+    /// Asks which ranges hold data and which are holes that read as zeros. The answer is a list of
+    /// lengths, each with true for a hole. `one`: the client wants only the first of them.
     Status { offset: u64, length: u32, one: bool },
 }
 
@@ -79,7 +81,7 @@ pub enum Message {
         /// Whether the client disconnected in order, after all answers.
         in_order: bool,
     },
-    /// The machine's interrupt must be handled.
+    /// The interrupt of the controller, simulated or in a real card reader, must be handled.
     Interrupt,
     /// The card's power must be cut and restored now.
     PowerCut,
@@ -101,7 +103,7 @@ pub struct Damage {
 /// State of a job that has not ended.
 struct Progress {
     job: Job,
-    /// Number of bytes of the job that the card has done.
+    /// Number of bytes of the client's operation ([`Job`]) that the card has transferred so far.
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,
@@ -345,7 +347,7 @@ impl Disk {
         }
     }
 
-    /// Records that the engine has accepted a request for a piece of this job.
+    /// Records that the engine has accepted a request that does a part of this client's operation.
     fn begun(&mut self, progress: &mut Progress) {
         if progress.flushes() {
             progress.covered = self.losses.covered();
@@ -426,7 +428,7 @@ impl Disk {
         }
     }
 
-    /// Ends a job whose pieces are all done, and returns its result. Returns `None` if a flush must
+    /// Ends a job whose parts are all done, and returns its result. Returns `None` if a flush must
     /// still make the job durable.
     fn ended(&mut self, progress: &mut Progress) -> Option<Outcome> {
         let client = progress.job.client;
@@ -489,7 +491,8 @@ impl Disk {
     }
 
     /// Cuts the card's power and restores it. Requests under way fail, and the card is initialised
-    /// again.
+    /// again. Returns how many requests failed, how many wait, and how many sectors have their old
+    /// content.
     fn power_cut(&mut self) -> Result<Damage, String> {
         let lost_sectors = self.machine.power_cut()?;
         let damage = Damage { failed: self.under_way, waiting: self.waiting.len(), lost_sectors };

@@ -28,12 +28,13 @@ struct Change {
     from: u64,
     to: u64,
     zeros: bool,
-    /// Whether a change that writes other data than zeros was under way in the same range at the
-    /// same time.
+    /// Whether another change of the same range, one that writes other data than zeros, was under
+    /// way at the same time as this one.
     disturbed: bool,
 }
 
-/// How a change of a range ended.
+/// Whether a range of the disk is a hole (reads as zeros and holds no data) after a client's write,
+/// trim or request for zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The range is no hole: the change wrote data; or it failed; or it wrote zeros for a client
@@ -51,8 +52,9 @@ pub struct Extents {
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Holes that a loss can undo, each as begin and end in bytes, and the number of acknowledged
-    /// writes that a flush must cover to make it permanent.
+    /// Holes that a power cut or another loss of the card's data can undo. Each has its begin and
+    /// end in bytes, and the number of acknowledged writes that a flush must cover to make the hole
+    /// permanent.
     unflushed: Vec<(u64, u64, u64)>,
 }
 
@@ -94,8 +96,8 @@ impl Extents {
         Ok(extents)
     }
 
-    /// Begins a change of a range. `zeros`: the change writes zeros, not other data. Returns the
-    /// number of the change for [`ends`](Self::ends).
+    /// Begins a change of `length` bytes from byte `offset` on. `zeros`: the change writes zeros,
+    /// not other data. Returns the number of the change for [`ends`](Self::ends).
     pub fn begins(&mut self, offset: u64, length: u64, zeros: bool) -> u64 {
         let (from, to) = (offset, offset.saturating_add(length));
         let mut disturbed = false;
@@ -142,7 +144,7 @@ impl Extents {
         }
     }
 
-    /// Records that a range may now hold data.
+    /// Records that the `length` bytes from `offset` on may now hold data.
     fn written(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).div_ceil(PIECE_BYTES);
         self.set(offset / PIECE_BYTES, end, false);

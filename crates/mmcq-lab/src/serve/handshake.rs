@@ -53,8 +53,9 @@ pub struct Agreed {
     pub allocation: bool,
 }
 
-/// Negotiates with a client. Returns `None` if the client only asked for information, or gave up. A
-/// client that has not finished within `limit` is disconnected.
+/// Negotiates the options of `export` with a new NBD client. Returns what was agreed; `None` if the
+/// client only asked for information, or gave up. A client that has not finished within `limit` is
+/// disconnected.
 pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> io::Result<Option<Agreed>> {
     let deadline = Instant::now() + limit;
     let mut hello = nbd::HELLO.to_vec();
@@ -220,7 +221,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    /// Returns the bytes of an option that a client sends.
+    /// Returns the bytes by which a client sends the option `number` with these data.
     fn sent(number: u32, data: &[u8]) -> Vec<u8> {
         let length = (data.len() as u32).to_be_bytes();
         [&nbd::OPTION_MAGIC.to_be_bytes()[..], &number.to_be_bytes(), &length, data].concat()

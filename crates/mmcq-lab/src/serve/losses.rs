@@ -27,19 +27,22 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the newest loss that the connection is known to have learnt of.
+    /// Number of the newest loss of data for which no flush of this connection has to be refused
+    /// any more: the client has read the refusal, or opened the connection after the loss.
     told: u64,
-    /// Number of the loss that a refused flush has reported. `None`: there is no such refusal of
-    /// which it is not known yet whether the client has read it.
+    /// Number of the loss that was reported to this connection by refusing a flush, as long as it
+    /// is not known whether the client has read that answer; otherwise `None`.
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
-    /// Number of the loss for which a durable write of this connection was refused.
+    /// Number of the newest loss of data for which no durable write of this connection has to be
+    /// refused any more; losses are numbered in order.
     refused_write: u64,
     /// Number of the connection's newest acknowledged write that no flush has covered; `None`:
     /// flushes have covered all.
     unflushed: Option<u64>,
-    /// Whether acknowledged writes of this connection are lost and it has not been told.
+    /// Whether the card has lost acknowledged writes of this connection, and the client has not
+    /// been told that yet.
     lost_writes: bool,
     /// Whether this connection will be told of a loss in place of another one, which closed before
     /// it was told. It is then called the heir of the other one.
@@ -88,7 +91,8 @@ impl Losses {
         }
     }
 
-    /// Records that a refusal has been written to a client's socket.
+    /// Records that the answer which refuses a flush, and so reports a loss, has been written to a
+    /// client's socket.
     pub fn refusal_written(&mut self, client: u64) {
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.written = connection.refused.is_some();
@@ -118,7 +122,8 @@ impl Losses {
         self.heirs_to_come = (self.heirs_to_come + more).min(CLIENTS_MAX);
     }
 
-    /// Records an acknowledged write that only a flush makes durable.
+    /// Records that a write of this client was acknowledged, and that only a flush makes it
+    /// durable.
     pub fn acknowledged(&mut self, client: u64) {
         self.acknowledged += 1;
         if let Some(connection) = self.connections.get_mut(&client) {
@@ -148,9 +153,9 @@ impl Losses {
     }
 
     /// Returns the number of connections that lost writes, and to which no refusal that reports
-    /// this has been written. If such a connection closes before it is known to have read its
-    /// refusal, the next new connection gets the refusal in its place (the heir). It counts until
-    /// then.
+    /// this has been written. A connection may close before it is known to have read its refusal.
+    /// Then it still counts, until the next new connection (the heir) gets the refusal in its
+    /// place.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);
@@ -194,10 +199,10 @@ impl Losses {
         untold
     }
 
-    /// Returns whether a durable write of this client must be refused. This happens once for each
-    /// loss, and not after a flush was refused for the same loss. The client's next flush is
-    /// refused as well: the refusal of a write does not tell the client that earlier writes are
-    /// lost too.
+    /// Returns whether a durable write of this client must be refused, since acknowledged writes
+    /// were lost. This happens once for each loss, and not after a flush was refused for the same
+    /// loss. The client's next flush is refused as well: the refusal of a write does not tell the
+    /// client that earlier writes are lost too.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last
@@ -293,8 +298,9 @@ mod tests {
         }
     }
 
-    /// Checks a new connection while the connection that wrote is open and was not told. The new
-    /// one may be an additional connection, or one that comes back.
+    /// Checks a connection that is opened after a loss of data, while the connection that wrote the
+    /// data is still open and was not told of the loss: the new one is told once. It may be an
+    /// additional connection, or one that comes back.
     #[test]
     fn a_connection_that_comes_after_the_loss_is_told_while_a_writer_is_not() {
         let mut losses = with(2);

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Largest number of requests that a machine's engine has at a time.
 pub const SLOTS: usize = 64;
 
-/// Result of a [step](Machine::step).
+/// What a machine has done in one call of [`Machine::step`].
 pub enum Step {
     /// Slots of the engine whose requests are complete, one bit each; possibly none.
     Done(SlotSet),
@@ -40,7 +40,8 @@ pub trait Machine {
     /// granularity of this erase in blocks; `None`: the card has no such erase.
     fn discarding(&self) -> Option<(Erase, u64)>;
 
-    /// Advances the machine by one event, if an event is due.
+    /// If an event of the machine is due, advances the machine by one event and returns which
+    /// requests are complete. Otherwise returns the time until the next event.
     fn step(&mut self) -> Result<Step, String>;
 
     /// Returns the time after which [`step`](Self::step) must be called even without a request.
@@ -58,8 +59,8 @@ pub trait Machine {
         drop(tell);
     }
 
-    /// Handles the machine's interrupt. Returns the slots whose requests are complete, one bit
-    /// each.
+    /// Handles the interrupt of the controller, simulated or in a real card reader. Returns the
+    /// slots whose requests are complete, one bit each.
     fn interrupted(&mut self) -> Result<SlotSet, String> {
         Ok(0)
     }

@@ -90,7 +90,8 @@ pub enum Failure {
 }
 
 /// Serves a simulated card until [`Control::stop`]. Calls `begun` with the control as soon as the
-/// card is up.
+/// card is up. `name` is the name of the export, and `watch` is called with each event of the
+/// server.
 pub fn serve(
     setup: Setup,
     name: &str,
@@ -105,8 +106,8 @@ pub fn serve(
     serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch).map_err(Failure::Run)
 }
 
-/// Serves the card in a reader of this machine, like [`serve`]. The card must already be in the
-/// state `tran`, and the engine set up for it.
+/// Serves the card in a reader of this machine, like [`serve`]. `writable`: clients may write to
+/// the card. The card must already be in the state `tran`, and the engine set up for it.
 #[cfg(target_os = "linux")]
 pub fn serve_reader(
     reader: mmcq_vfio::Reader,

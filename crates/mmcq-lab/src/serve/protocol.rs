@@ -129,7 +129,8 @@ impl Request {
     }
 }
 
-/// Returns the bytes of a simple reply; after a read without an error, the data follow it.
+/// Returns the bytes of a simple reply to the request with this `cookie`; after a read without an
+/// error, the data follow it.
 pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     let mut out = Vec::with_capacity(16);
     out.extend(SIMPLE_MAGIC.to_be_bytes());
@@ -138,7 +139,8 @@ pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     out
 }
 
-/// Returns the header of a chunk; the caller sends `bytes` of payload after it.
+/// Returns the header of a chunk of an answer; the caller sends `bytes` bytes of payload after it.
+/// `flags` and `kind` are from [`chunk`]; `cookie` is the number that the client gave its request.
 pub fn chunk_head(flags: u16, kind: u16, cookie: u64, bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     out.extend(CHUNK_MAGIC.to_be_bytes());
@@ -149,7 +151,8 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Returns a whole structured reply that only reports an error.
+/// Returns a whole structured reply that only reports the error `error` with the message `text`.
+/// `cookie`: the client's number of the request.
 pub fn error_chunk(cookie: u64, error: Errno, text: &str) -> Vec<u8> {
     let text = &text.as_bytes()[..text.len().min(4096)];
     let mut out = chunk_head(chunk::DONE, chunk::ERROR, cookie, 6 + text.len());
@@ -159,7 +162,8 @@ pub fn error_chunk(cookie: u64, error: Errno, text: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the bytes of the answer to a client's option.
+/// Returns the bytes of the server's answer to the option `option` of a client. `kind`: the
+/// answer's number, from [`answer`].
 pub fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(20 + data.len());
     out.extend(OPTION_REPLY_MAGIC.to_be_bytes());

@@ -1,4 +1,5 @@
-//! Machine of an export whose card is in a real reader of this computer, accessed through VFIO.
+//! Machine (an engine with its driver, controller and card) of a disk that is exported over the
+//! network; the card is in a real reader of this computer, accessed through VFIO.
 
 use super::machine::{Machine, SLOTS, Step};
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};

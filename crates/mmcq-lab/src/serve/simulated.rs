@@ -10,7 +10,7 @@ use mmcq_sim::world::Device;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Description of the simulated machine of an export.
+/// Description of the simulated machine whose card the server offers to its clients.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Board of the machine.
@@ -39,7 +39,7 @@ impl Setup {
     }
 }
 
-/// Simulated machine of an export.
+/// Simulated board with its card, which `mmcq serve` exports as a block device.
 pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,

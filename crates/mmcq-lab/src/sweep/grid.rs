@@ -145,7 +145,7 @@ impl Grid {
         &self.axes
     }
 
-    /// Returns the number of points of the grid.
+    /// Returns the number of points of the grid (combinations of the axes' values).
     pub fn points(&self) -> usize {
         self.points
     }
@@ -169,9 +169,10 @@ impl Grid {
         axes.map(|(axis, place)| (axis.key.as_str(), axis.values[place].as_str())).collect()
     }
 
-    /// Returns whether a check of all values must try this point. It must if at most one group of
-    /// axes is not at its first value; groups with an axis of board or card may have any value.
-    /// These points are few, and together they try every value with every board and card.
+    /// Returns whether a check of all values must include this point. It must if at most one group
+    /// of axes (those that change together, `--zip`) is not at its first value. Groups with an axis
+    /// of board or card are not counted: they may have any value. These points are few, and
+    /// together they have every value on every board and card.
     pub fn is_telling(&self, point: usize) -> bool {
         let places = self.places(point);
         let scene = |group: &&Vec<usize>| {

@@ -34,10 +34,10 @@ impl std::str::FromStr for Heat {
 
 /// Largest number of values on an axis of a picture.
 const VALUES_MAX: usize = 200;
-/// Number of letters after which a title is broken.
+/// Number of letters after which a picture's title continues on the next line.
 const LETTERS: usize = 84;
 
-/// Cells of the picture, with the sum of the figures for each.
+/// Squares of the heat map, with the sum of the figures that belong to each.
 #[derive(Clone, Debug, Default)]
 pub struct Cells {
     heat: Heat,
@@ -65,7 +65,8 @@ impl Cells {
         Ok(Cells { heat, ..Cells::default() })
     }
 
-    /// Adds the figure of a row to its cell. A row without the figure is left out.
+    /// Adds the figure of a row to the cell of the row's x and y values. A row without the figure
+    /// is left out.
     pub fn add(&mut self, row: &Row) {
         let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         let Some(z) = value(&self.heat.z).and_then(Value::as_f64) else { return };

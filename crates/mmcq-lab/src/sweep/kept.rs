@@ -6,18 +6,20 @@ use std::io::{BufRead, Result as IoResult};
 /// Part of a file of rows that a continued sweep keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Number of complete points in the file.
+    /// Number of complete points (combinations of values of the sweep) in the file.
     pub points: usize,
     /// Number of bytes of the rows of complete points, including the line with the columns' names.
     pub bytes: u64,
 }
 
-/// Reads a file whose rows are in the order of the points. `begin` returns how the rows of a point
-/// begin; `None` after the last point. The last point in the file does not count as complete, since
-/// it may lack some of its rows.
+/// Reads the file of an earlier sweep, whose rows are in the order of the sweep's points
+/// (combinations of values). Returns how many points, and how many bytes of the file, are complete.
+/// The last point in the file does not count, since it may lack some of its rows. `head`: first
+/// line of the file, if it has one. `begin` returns the text with which the rows of a point begin;
+/// `None` after the last point.
 ///
-/// # Errors
-/// The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to the grid.
+/// # Errors The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to
+/// the grid.
 pub fn kept(
     mut file: impl BufRead,
     head: &str,

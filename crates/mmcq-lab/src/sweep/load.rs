@@ -6,7 +6,7 @@ use crate::fio::{JobFile, Worker};
 /// Load of a sweep: jobs or a trace.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// The jobs of a job file run at each point.
+    /// The jobs of a job file run at each point (combination of values) of the grid.
     Jobs(JobFile),
     /// Each run of the sweep replays a trace, with these workers.
     Trace {

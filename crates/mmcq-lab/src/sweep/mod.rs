@@ -30,7 +30,7 @@ pub fn hash(parts: &[&str]) -> u64 {
     hash_on(NOTHING, parts)
 }
 
-/// Continues the FNV-1a hash `before` over these texts.
+/// Continues the FNV-1a hash `before` over the texts `parts`.
 fn hash_on(before: u64, parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(before, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

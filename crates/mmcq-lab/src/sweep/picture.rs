@@ -79,7 +79,8 @@ fn along(axes: &[Axis]) -> Option<&Axis> {
 }
 
 /// Returns the cells that the picture shows, in the order of the rows. Rows that differ only in
-/// seed or direction are one cell.
+/// seed or direction are one cell. `axes`: the columns that vary; `along`: the one of them on the
+/// horizontal axis, if there is one.
 fn cells(axes: &[Axis], along: Option<&Axis>, rows: &[Row]) -> Vec<Cell> {
     let mut all: Vec<Cell> = Vec::new();
     for row in rows {

@@ -1,4 +1,5 @@
-//! Stores what many points of a grid share: a board with its card and the jobs on it, read once.
+//! Stores what many points (combinations of values) of a sweep have in common: a board with its
+//! card and the jobs on it, read once.
 
 use super::{Load, hash_on};
 use crate::board::{self, BoardError};
@@ -9,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use toml::Table;
 
-/// Key of a shared part: board, card, and the changes of both and of the jobs.
+/// Key by which a shared [`Place`] is found: board, card, and the changes of both and of the jobs.
 type Key = (String, Option<String>, Vec<String>);
 
 /// Boards, cards and files that several points of a grid have in common, so that all threads share
@@ -41,8 +42,9 @@ pub(super) struct Configuration {
 }
 
 impl Places {
-    /// Returns what was read and computed for this board, card and changes, and is stored for all
-    /// points that share them. Reads it if it is not stored yet.
+    /// Returns the loaded board and jobs, and their hashes, for this board, card and list of
+    /// changes. They are loaded once, and then stored for all points of the sweep that have the
+    /// same three.
     pub fn of(&self, scene: &Scene, load: &Load) -> Arc<Place> {
         let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
         let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, load))));

@@ -33,16 +33,18 @@ struct Limit {
     counters: Option<Counters>,
     /// Seed of the run that has given the physical limit.
     seed: u64,
-    /// Whether another seed may give another limit.
+    /// Whether a run with another seed may have another physical limit, so that the limit must be
+    /// measured again.
     seeded: bool,
 }
 
-/// Result of the run at one point: its rows.
+/// Result of the run at one point of a sweep (one combination of values), as rows of the sweep's
+/// table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.
     pub rows: Vec<Row>,
-    /// Whether no I/O of the point failed.
+    /// Whether no I/O of the run at this point of the grid failed.
     pub well: bool,
 }
 
@@ -68,7 +70,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Returns the grid of the sweep.
+    /// Returns the grid of the sweep: all combinations of the values of its axes.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
@@ -87,7 +89,8 @@ impl Sweep {
         notes
     }
 
-    /// Returns the scene of a point: board, card, setting, seed and changes.
+    /// Returns board, card, setting, seed and changes of one run of the sweep; `point` is the
+    /// number of the run's combination of values.
     fn scene(&self, point: usize) -> Result<Scene, String> {
         let mut scene = self.scene.clone();
         for (key, value) in self.grid.point(point) {
@@ -109,7 +112,8 @@ impl Sweep {
         self.places.of(scene, &self.load)
     }
 
-    /// Checks that the jobs, the board and the card of a point can be loaded.
+    /// Checks that the jobs, the board and the card of a point of the grid (a combination of
+    /// values) can be loaded.
     fn check(&self, point: usize) -> Result<(), String> {
         let place = self.place(&self.scene(point)?);
         let fault = place.loaded.as_ref().err().or(place.configuration.as_ref().err());
@@ -121,7 +125,8 @@ impl Sweep {
         })
     }
 
-    /// Returns the first values of each row of a point: the values that identify the run.
+    /// Returns the first values of each row of the point with the number `point` (one combination
+    /// of values of the sweep): the values that identify the run.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.
@@ -159,13 +164,15 @@ impl Sweep {
         Ok(row)
     }
 
-    /// Returns the names of all columns of the rows.
+    /// Returns the names of all columns in the rows of the sweep: first those that describe the
+    /// run, then those of the measured figures.
     pub fn names(&self) -> Vec<String> {
         let begin = self.begin(0).unwrap_or_default();
         begin.into_iter().map(|(name, _)| name).chain(row::measures()).collect()
     }
 
-    /// Runs a point. A point that cannot run has a row that says why.
+    /// Runs the load at one point of the sweep (a combination of values), and returns its rows. A
+    /// point that cannot run has a row that says why.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.
@@ -212,9 +219,9 @@ impl Sweep {
         place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
-    /// Returns the indices of the changes (`--set`) of the scene that have no effect at any of
-    /// these points: without the change, the rows have the same figures. Points that cannot run are
-    /// ignored.
+    /// Returns the indices of the changes (`--set`) of the scene that have no effect at any point
+    /// of `told`, which lists points by number with their rows: without the change, the rows have
+    /// the same figures. Points that cannot run are ignored.
     pub fn idle(&self, told: &[(usize, Vec<Row>)]) -> Vec<usize> {
         let figures = |rows: &[Row]| -> Vec<Row> {
             let names = row::measures();

@@ -21,7 +21,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the lines before the rows that name the columns; empty for JSON.
+    /// Returns the lines before the rows, which show the column names `names`; empty for JSON.
     pub fn head(self, names: &[String]) -> String {
         match self {
             Format::Json => String::new(),
@@ -101,7 +101,8 @@ const OF_DIRECTION: [&str; 11] = [
     "lat_max_us",
     "starves",
 ];
-/// Columns about the whole run, equal in each row of the run. Columns for the phases follow.
+/// Columns about the whole run, equal in each row of the run. They are followed by columns with the
+/// share of the time that each phase of [`Phases`] takes, such as `wire, data`.
 const OF_RUN: [&str; 15] = [
     "run_s",
     "run_mib_s",
@@ -160,8 +161,8 @@ pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }
 
-/// Returns the same columns as [`measured`], if `program` is a number only for the requests of this
-/// program of a trace. `None`: for all requests.
+/// Returns the same columns as [`measured`]. With a number `program`, the columns about requests
+/// count only the requests of this program of a trace; the others are about the whole run.
 pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<u16>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let all = match program {
@@ -234,7 +235,8 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
     ]
 }
 
-/// Returns the single row of a point that cannot run, with the reason.
+/// Returns the single row of a point of a sweep (one combination of values) that cannot run, with
+/// the reason.
 pub fn refused(why: &str) -> Vec<Row> {
     let value = |name: &str| if name == "error" { why.into() } else { Value::Null };
     vec![measures().into_iter().map(|name| (name.clone(), value(&name))).collect()]

@@ -46,22 +46,23 @@ pub struct Costs {
     /// Time in ns after a CMD12 that closes an open transfer: the host driver's pause, and the
     /// flush of the controller's buffer.
     pub close_ns: u64,
-    /// Time in ns that a job needs before it submits an I/O of more than 1 MiB, for each started
-    /// 512 KiB.
+    /// Time in ns that a job needs to pin the memory of an I/O of more than 1 MiB before it submits
+    /// it, for each started 512 KiB.
     pub pin_ns: u64,
     /// Extra time to wake a job that has slept for long, since its core is then in a deeper idle
     /// state.
     pub depth: SleepDepth,
 }
 
-/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`].
+/// Number of blocks of an I/O for each of which, also if it is only begun, a job needs
+/// [`Costs::pin_ns`].
 const PIN_BLOCKS: u32 = 1024;
 /// Largest number of blocks of an I/O for which a job does not need [`Costs::pin_ns`].
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {
-    /// Returns the CPU time in ns that a job needs before it can submit this I/O; 0 for an I/O of
-    /// at most 1 MiB.
+    /// Returns the CPU time in ns that a job needs to pin the memory of this I/O before it submits
+    /// it; 0 for an I/O of at most 1 MiB.
     pub(super) fn pin(&self, io: &Io) -> u64 {
         if io.blocks <= PIN_FREE_BLOCKS { 0 } else { self.pin_ns * u64::from(io.blocks.div_ceil(PIN_BLOCKS)) }
     }

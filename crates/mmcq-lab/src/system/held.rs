@@ -8,9 +8,9 @@ use mmcq::sched::Holds;
 pub struct Held {
     /// Time in ns at which the engine began to hold the start back.
     pub from_ns: u64,
-    /// Time in ns at which the hold ended.
+    /// Time in ns at which the engine stopped delaying the start of the transfer.
     pub to_ns: u64,
-    /// Whether the rest of the batch came while the start was delayed.
+    /// Whether the missing requests of the batch came while the start was delayed.
     pub came: bool,
     /// Time in ns that the run has gained by this delay, as the engine estimates it: the fixed time
     /// of a transfer minus the delay.
@@ -29,8 +29,9 @@ pub(crate) struct HeldWatch {
 }
 
 impl HeldWatch {
-    /// Compares the counters `now` after a call of the engine with those after the call before.
-    /// Returns the hold that ended in this call, if any.
+    /// Compares the counters `now` of delayed starts, read after a call of the engine at `now_ns`,
+    /// with those after the call before. If a delay ended in this call, returns its start, its end
+    /// and its gain.
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

@@ -79,7 +79,7 @@ pub trait Workload {
     /// the largest I/O in bytes.
     fn memory(&self) -> (usize, usize);
 
-    /// Returns what a job does next: submit an I/O, wait, or end.
+    /// Returns what the job with the number `job` does next: submit an I/O, wait, or end.
     fn next(&mut self, job: u32, now_ns: u64) -> Next;
 
     /// Returns whether the job waits until other jobs finish.

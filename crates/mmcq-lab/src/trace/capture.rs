@@ -56,7 +56,8 @@ pub enum What {
     },
     /// A CRC status token, by which the card answers a written block.
     CrcStatus {
-        /// Whether the token is 010: the card received the block without an error.
+        /// Whether the token (the card's CRC status) is 010: the card received the block without an
+        /// error.
         good: bool,
     },
     /// Busy: the card holds DAT0 low.
@@ -118,7 +119,7 @@ pub struct Capture {
     pub work_ns: Option<u64>,
     /// Trigger that started the window.
     pub start: Start,
-    /// Time in ns at which the trigger occurred.
+    /// Time in ns at which the event occurred that started the window (its trigger).
     pub start_ns: u64,
     /// Whether the card is an eMMC.
     pub emmc: bool,
@@ -126,8 +127,8 @@ pub struct Capture {
     pub cores: usize,
     /// Number of jobs. In the machine's numbering of threads, the jobs come first.
     pub jobs: u32,
-    /// Names of the machine's threads in the order of their numbers, for a machine without jobs
-    /// (that of the SDIO experiment); empty on other machines.
+    /// Names of the threads of the simulated machine, in the order of their numbers. Only a machine
+    /// without fio jobs has such names (that of the SDIO experiment); empty on other machines.
     pub threads: Vec<&'static str>,
     /// Changes of the bus: time in ns, new state, and whether the card holds the lines low. The
     /// first entry is the state at the start of the window.
@@ -143,7 +144,7 @@ pub struct Capture {
     /// Spans of time in which a CPU core was busy, each with the core and the context in which it
     /// ran.
     pub spans: Vec<Span>,
-    /// Starts of transfers that mmcq's engine held back for the rest of a batch.
+    /// Delayed starts of transfers: mmcq's engine waited for further requests that could join them.
     pub holds: Vec<Held>,
     /// I/Os of the jobs in the window.
     pub requests: Vec<Request>,
@@ -230,8 +231,8 @@ impl Capture {
     }
 }
 
-/// Moves the ends of a window outwards until they cut no token or block. Returns the new start and
-/// end in ns.
+/// Moves the start `from_ns` of a window back, and its end `until_ns` forward, until they cut no
+/// token or block. Returns the new start and end in ns.
 pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
     for event in events.iter().rev().filter(|e| e.has_bits()) {
         if event.start_ns < from_ns && event.end_ns > from_ns {

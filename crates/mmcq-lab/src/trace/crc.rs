@@ -2,7 +2,8 @@
 //! stack and the models have their own code for these checksums, so the waveforms check that code
 //! independently.
 
-/// CRC7 of a token, G(x) = x^7 + x^3 + 1, started at zero.
+/// Returns the CRC7 of the bytes of a token: G(x) = x^7 + x^3 + 1, with the register at zero before
+/// the first bit.
 pub(super) fn crc7(bytes: &[u8]) -> u8 {
     let mut register = 0u8;
     for bit in bytes.iter().flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1)) {

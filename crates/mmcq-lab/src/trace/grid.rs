@@ -25,12 +25,13 @@ pub(super) struct Anchor {
     pub at_ps: u64,
     /// Clock frequency in Hz; 0: the clock is stopped.
     pub hz: u32,
-    /// Number of whole clock cycles from this point until the next anchor.
+    /// Number of whole clock cycles from this point until the next [`Anchor`].
     pub cycles: u64,
 }
 
 impl Anchor {
-    /// Returns the time in ps of this number of quarter clock cycles, counted from this anchor.
+    /// Returns the time in ps at which this number of quarter clock cycles has passed since this
+    /// anchor (a known edge of the clock).
     pub fn quarter_ps(&self, quarters: u64) -> u64 {
         let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
         self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
@@ -40,8 +41,8 @@ impl Anchor {
         self.quarter_ps(cycle.saturating_mul(4))
     }
 
-    /// Returns the number, counted from this anchor, of the cycle whose start is nearest to the
-    /// time `at_ps`.
+    /// Returns the number, counted from this anchor (a known edge of the clock), of the cycle whose
+    /// start is nearest to the time `at_ps`.
     fn nearest(&self, at_ps: u64) -> u64 {
         let half_cycles =
             u128::from(at_ps.saturating_sub(self.at_ps)) * u128::from(self.hz) * 2 / 1_000_000_000_000;
@@ -56,11 +57,13 @@ pub(super) struct Place {
     pub event: usize,
     /// Index in [`Grid::anchors`] of the point in time from which `cycle` is counted.
     pub anchor: usize,
-    /// Number of clock cycles from the anchor to the first cycle of this part.
+    /// Number of clock cycles from the anchor (a point in time of the bus clock) to the first cycle
+    /// of this part.
     pub cycle: u64,
-    /// Number of clock cycles of this part.
+    /// Number of clock cycles that this part of a token or block takes.
     pub cycles: u64,
-    /// Number of clock cycles of the token or block that are in earlier parts.
+    /// Number of clock cycles of the token or block before this part. The clock has stopped inside
+    /// of it, so it is drawn in several parts.
     pub before: u64,
     /// Whether the clock stops after this part, and another part of the event follows.
     pub goes_on: bool,
@@ -127,9 +130,10 @@ impl Grid {
         }
     }
 
-    /// Places an event on the clock. `stops`: start and end in ns of each stop of the clock within
-    /// the event. `free_ps`: time in ps from which on the lines are idle; updated to the end of
-    /// this event if that is later.
+    /// Places an event, by its index, on the clock. `start_ps`: its start in ps; `cycles`: its
+    /// length in clock cycles. `stops`: start and end in ns of each stop of the clock within the
+    /// event. `free_ps`: time in ps from which on the lines are idle; updated to the end of this
+    /// event if that is later.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
         // A block with stops has already added later anchors, but an event on another line may

@@ -19,7 +19,8 @@ pub(super) enum Line {
     Cmd,
     Dat(u8),
     Irq,
-    /// High while mmcq's engine holds back the start of a transfer, for the rest of a batch.
+    /// High while mmcq's engine delays the start of a transfer, to wait for further requests that
+    /// can join it.
     Held,
     /// High while this core is in a hard interrupt.
     Hard(u8),
@@ -241,9 +242,10 @@ impl Pen<'_> {
     }
 }
 
-/// Returns the bits of a block on data line number `line`: start bit, data, CRC16, end bit. On 8
-/// lines a byte is sent at once. On 4 lines it is sent in two halves, the upper half first. On one
-/// line it is sent bit by bit, the top bit first [SD 3.6.1].
+/// Returns the bits of a block on data line number `line` of a bus of `width` lines: start bit,
+/// data, CRC16, end bit. On 8 lines a byte is sent at once. On 4 lines it is sent in two halves,
+/// the upper half first. On one line it is sent bit by bit, the top bit first [SD 3.6.1]. `damage`:
+/// mask of the CRC's bits that are inverted, 0 for a right CRC.
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
     let mut crc = Crc16::default();

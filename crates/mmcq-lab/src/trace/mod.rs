@@ -75,7 +75,8 @@ impl Recording {
     }
 }
 
-/// Facts about a window that must be known to draw its waveform: header and parts.
+/// What a first run has found out about the window, so that a second run can draw its waveform: the
+/// header, and how far out of order events were reported.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// Header of the waveform that [`Dump::draw`] will write.
@@ -93,7 +94,7 @@ impl Survey {
 
 /// Executes `run` and collects, in one pass, what the header of its waveform needs. The window's
 /// events are not stored. If an event was reported so late that the header may lack it, executes
-/// `run` a second time.
+/// `run` a second time. Returns the result of `run`, and what was collected.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {
@@ -245,8 +246,9 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at the time of the event. A
-    /// part must not be drawn before such a report has come.
+    /// Checks that an event that is reported later than usual is drawn at the time at which it
+    /// happened. The waveform is written in parts, so a part must wait for late reports of its
+    /// events.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

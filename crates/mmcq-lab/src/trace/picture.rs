@@ -34,7 +34,9 @@ struct Piece {
     colour: &'static str,
 }
 
-/// Returns the first lines of an SVG file of this size, with the picture's title.
+/// Returns the first lines of an SVG file. `full` and `height`: size of the picture in pixels.
+/// `title`: its title, which begins `left` pixels from the left edge. `font`: size of the other
+/// text in pixels.
 pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
@@ -103,7 +105,8 @@ fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
     out.into_iter().map(named).collect()
 }
 
-/// Draws a box, with the longest text that fits into it or into the space before the next box.
+/// Draws a box at the height `y`, with the longest text that fits into it or into the space before
+/// the next box, which begins at `next_x`; both in pixels.
 fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out: &mut String) {
     let from = axis.x(piece.from_ns);
     let width = (axis.x(piece.to_ns) - from).max(0.6);

@@ -1,5 +1,5 @@
-//! Recorder of a window. It drops all records outside of the window during the run. It stores the
-//! window, or passes the window on in parts, each as soon as it is complete.
+//! Recorder of a window (a part of a run's time). It drops all records outside of the window during
+//! the run. It stores the window, or passes the window on in parts, each as soon as it is complete.
 
 use super::capture::{Capture, Event, IDLE_NS, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};
@@ -19,10 +19,11 @@ const KEPT_MAX: usize = 1_000_000;
 /// Function that receives a recorded window during the run, in parts, one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
-/// How a window is passed on in parts during the run.
+/// The function that receives a recorded window in parts during the run, and the delay of each
+/// part.
 pub(super) struct HandOn {
-    /// Time in ns that must pass after the end of a part of the window before [`take`](Self::take)
-    /// gets the part. Until then later events may still add to it.
+    /// Time in ns that must pass after the end of a part of the window before the part is passed to
+    /// [`take`](Self::take). Until then later events may still add to it.
     pub slack_ns: u64,
     pub take: Taker,
 }
@@ -135,7 +136,9 @@ impl Recorder {
         }
     }
 
-    /// Returns whether an event with this start and end may belong to the window.
+    /// Returns whether an event from `from_ns` to `to_ns` may belong to the window, and counts the
+    /// event for the recorder's own figures. A `to_ns` of `u64::MAX` means that the end is not
+    /// known.
     fn wants(&mut self, from_ns: u64, to_ns: u64) -> bool {
         if to_ns != u64::MAX {
             self.last_ns = self.last_ns.max(to_ns);
@@ -286,8 +289,8 @@ impl Recorder {
         }
     }
 
-    /// Passes on the parts of the window that were not passed on during the run. Returns the facts
-    /// that the recorder has found.
+    /// Passes those parts of the recorded window that the receiver did not get during the run to
+    /// the receiver. Returns the facts that the recorder has found.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;

@@ -11,7 +11,7 @@ use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Row of the picture in which a step is shown.
+/// Row of the picture in which an activity of the bus (a step) is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Row of the command line CMD.
@@ -97,7 +97,7 @@ fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
 }
 
 /// Returns the name of the format, such as R1, of the response to the command CMD`index`. `app`:
-/// the command is an application command (ACMD).
+/// the command is an application command (ACMD). `emmc`: the card is an eMMC.
 fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     match (index, app, emmc) {
         (41, true, _) | (1, _, true) => "R3",
@@ -115,27 +115,27 @@ fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
 pub struct Phase {
     /// Name of the command and of the transferred data.
     pub label: String,
-    /// Time in ns of the start bit of the phase's first token.
+    /// Time in ns of the start bit of the phase's first token, such as its command.
     pub from_ns: u64,
-    /// Time in ns at which the last activity of the phase ends.
+    /// Time in ns at which the last activity of this command ends: response, data or busy.
     pub to_ns: u64,
-    /// Blocks that the phase transfers; `None`: the phase's command names no blocks.
+    /// Blocks that the phase transfers; `None`: its command does not transfer blocks by an address.
     pub data: Option<Data>,
 }
 
-/// Blocks that a phase transfers.
+/// Blocks that a command transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Direction of the data.
     pub direction: Direction,
     /// Argument of the command: address of the first block, in blocks or (on small cards) in bytes.
     pub first: u32,
-    /// Number of blocks that the phase transferred.
+    /// Number of blocks that the phase (a command with its data) transferred.
     pub blocks: u32,
 }
 
-/// Returns the direction of the data of a command whose argument is an address; `None` for other
-/// commands.
+/// Returns the direction of the data of a read or write command, whose argument is an address;
+/// `None` for all other commands. `app`: the command follows CMD55.
 fn moves(index: u8, app: bool) -> Option<Direction> {
     match (index, app) {
         (17 | 18, false) => Some(Direction::Read),
@@ -144,7 +144,7 @@ fn moves(index: u8, app: bool) -> Option<Direction> {
     }
 }
 
-/// Returns the phases in the window, sorted by their start.
+/// Returns the phases in the window (each a command with its data and busy), sorted by their start.
 pub fn phases(capture: &Capture) -> Vec<Phase> {
     let mut phases: Vec<(Phase, u32)> = Vec::new();
     let mut prefix = false;
@@ -186,8 +186,8 @@ pub fn held_name(held: &Held) -> String {
     }
 }
 
-/// Returns the name of a thread by its number. The first `jobs` threads are the jobs; `names` are
-/// names of threads on a machine without jobs.
+/// Returns the name of the thread with the number `thread`. The first `jobs` threads are the jobs;
+/// `names` are names of threads on a machine without jobs.
 pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     match names.get(thread as usize) {
         Some(name) => (*name).to_owned(),

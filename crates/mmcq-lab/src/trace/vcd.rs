@@ -26,7 +26,7 @@ impl<W: Write> Vcd<W> {
     }
 }
 
-/// Returns the identifier by which the file names line number `n`. It consists of printable
+/// Returns the identifier by which the VCD file names signal number `n`. It consists of printable
 /// characters except the space, of which ASCII has 94.
 fn id(n: usize) -> String {
     let digit = |n: usize| char::from(b'!' + (n % 94) as u8);

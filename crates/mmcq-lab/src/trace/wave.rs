@@ -21,8 +21,9 @@ pub struct Head {
     threads: Vec<&'static str>,
     /// Number of data lines (DAT0, DAT1 and so on) that are drawn.
     dat_lines: u8,
-    /// Lines that the window needs in addition to the bus and the interrupt: one for each context
-    /// of a CPU core, and one for starts of transfers that the engine held back.
+    /// Lines that the window (the recorded part of a run) needs in addition to the bus and the
+    /// interrupt: one for each context of a CPU core (such as a thread), and one for starts of
+    /// transfers that the engine held back.
     lines: BTreeSet<Line>,
     clocks_hz: BTreeSet<u32>,
     ddr: bool,
@@ -96,7 +97,8 @@ impl Head {
         if self.clocks_hz.iter().all(whole) { 1_000 } else { 1 }
     }
 
-    /// Returns all lines of the waveform in the order of the file.
+    /// Returns all signals of the waveform ([`Line`]), in the order in which the file declares
+    /// them.
     pub(super) fn lines(&self) -> Vec<Line> {
         let bus = [Line::Clk, Line::Cmd, Line::Irq].into_iter().chain((0..self.dat_lines).map(Line::Dat));
         let cores = (0..self.cores as u8).flat_map(|core| [Line::Hard(core), Line::Deferred(core)]);
@@ -132,8 +134,8 @@ impl Head {
 /// Writer of a waveform's file format. Times are in the file's units from the start of the window,
 /// and increase with each call.
 pub(super) trait Format {
-    /// Writes the new values of lines that change at time `at`. Each line is named by its index in
-    /// [`Head::lines`]; at time 0 all lines have values.
+    /// Writes the new values of lines that change at time `at` (in the file's units). Each line is
+    /// named by its index in [`Head::lines`]; at time 0 all lines have values.
     fn values(&mut self, at: u64, values: &[(usize, bool)]) -> io::Result<()>;
     /// Completes the file; the lines keep their values until the time `at`.
     fn end(&mut self, at: u64) -> io::Result<()>;
@@ -172,7 +174,7 @@ impl Wave {
         }
     }
 
-    /// Draws the next part of the window into the file.
+    /// Draws the next part of the window (the recorded part of a run) into the file.
     pub(super) fn part(&mut self, part: &Capture) -> io::Result<()> {
         let changes = lines::changes(part, self.dat_lines, self.clk);
         let (from_ps, until_ps) = (part.from_ns * 1_000, part.until_ns * 1_000);

@@ -27,7 +27,8 @@ pub enum Start {
     /// The window starts when DAT1 falls for the n-th time after the work began; by this fall an
     /// I/O card interrupts.
     CardInterrupt {
-        /// Number of the fall of DAT1 since the work began, counted from 1.
+        /// Number of the event: DAT1 falls for the n-th time since the start of the load, counted
+        /// from 1.
         n: u64,
     },
 }
@@ -125,7 +126,7 @@ pub enum WindowError {
     NotSeen {
         /// Trigger for which the recorder waited until the run ended.
         start: Start,
-        /// Number of the occurrence for which the recorder waited.
+        /// Number of the trigger's occurrence (1: the first) at which the window should have begun.
         n: u64,
         /// Number of times that the trigger occurred in the run; fewer than `n`.
         came: u64,
@@ -157,7 +158,7 @@ pub enum WindowError {
         time(*length_ns)
     )]
     TooLong {
-        /// Length in ns of the window.
+        /// Length in ns of the window, the part of a run that is recorded.
         length_ns: u64,
         /// Number of cycles of the bus clock in the window.
         cycles: u64,

@@ -15,8 +15,8 @@ const HELPS_PERCENT: f64 = 2.0;
 /// Ratio of two numbers of requests per transfer: that of the run to that at the limit. Below this
 /// ratio the conclusion says that the run loses time since its requests were merged less.
 const MERGES_LESS: f64 = 0.9;
-/// Phases that depend on the number of transfers, not on their length. With less merging there are
-/// more transfers.
+/// Parts of a run's time, as `mmcq why` names them, that grow with the number of transfers, not
+/// with their length. With less merging there are more transfers.
 const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"];
 /// Name under which the conclusion shows the time that a run loses since its requests were merged
 /// less than at the limit.
@@ -27,8 +27,8 @@ pub fn requests_per_transfer(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
-/// Returns the name of the phase in which the run loses most, and how much longer this phase is
-/// than at the limit, in us per request.
+/// Returns the part of the run's time (such as "waiting") that is longest in comparison with the
+/// limit, and how much longer, in us per request.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;

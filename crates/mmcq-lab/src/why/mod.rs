@@ -34,7 +34,8 @@ use crate::recorded::passed::{self, Rules};
 use crate::runner::{Counters, Outcome, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
-/// Phases of a run in nanoseconds; the fields add up to the whole time of the run.
+/// Parts into which the time of a run is split by what it was spent on, in nanoseconds; the fields
+/// add up to the whole time of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     /// Time in ns for commands and responses on the bus.
@@ -84,7 +85,8 @@ impl Phases {
         }
     }
 
-    /// Returns the time in ns of each phase with the phase's name, in the order of the report.
+    /// Returns the name of each part of the run's time (such as `wire, data`) with its length in
+    /// ns, in the order of the report.
     pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("wire, commands", self.command_ns),
@@ -105,7 +107,7 @@ impl Phases {
 pub struct Why {
     /// Board, card and setting, as the user named them.
     pub title: String,
-    /// Counters of the run.
+    /// Counters of the run that is explained, such as I/Os, bus times and CPU times.
     pub counters: Counters,
     /// Counters of the same job at its physical limit.
     pub limit: Counters,
@@ -156,7 +158,8 @@ impl Requests {
 /// limits the rate.
 const PACED_PERCENT: f64 = 5.0;
 
-/// A request counts as starved if it takes more than this many times the 99th percentile.
+/// A request counts as starved if its latency is more than this many times the 99th percentile of
+/// all requests' latencies.
 const STARVES: u64 = 20;
 /// Smallest number of requests of a run for the check whether one starved. With fewer requests the
 /// 99th percentile is the slowest request itself, so none is slower than the percentile.
@@ -218,9 +221,9 @@ impl Why {
         Ok(why)
     }
 
-    /// Makes the analysis of a finished run and of the run of the same job at the limit. If the bus
-    /// mainly waits for a single job with one request at a time, also runs this job with two
-    /// requests at a time.
+    /// Makes the analysis of a finished run. `limit`: counters of the same job at its physical
+    /// limit. If the bus mainly waits for a single job with one request at a time, also runs this
+    /// job with two requests at a time.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
         let mut why = Why { title, counters, limit, deeper: None, requests: None, rate, priors: 0 };

@@ -42,7 +42,7 @@ const EACH_MIB: &str = "each MiB";
 const OF_REQUESTS: &str = "% of requests";
 const OF_TIME: &str = "%";
 
-/// Collects the facts of one run.
+/// Collects the facts of one run: the lines of the report `why`, each with a value and its unit.
 struct Facts<'a> {
     c: &'a Counters,
     facts: Vec<Fact>,

@@ -18,7 +18,8 @@ use std::ops::Range;
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
 
-/// State of a version of a sector on its way to the flash.
+/// How far the content of a sector has got after a write (each write makes a new version) on its
+/// way to the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// The write command has not ended: its data are on the bus, or the card is busy programming. A
@@ -67,7 +68,8 @@ pub enum Kept {
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,
-    /// Content that can be generated again from a short number, so that its bytes need no memory.
+    /// Content that needs no memory for its bytes, because a short description generates them again
+    /// (such as a repeated word).
     Short(Short),
     Kept(Box<Bytes>),
 }
@@ -121,7 +123,8 @@ const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. If more are written, the oldest sectors count as being
 /// in the flash: no power cut loses them.
 const LONGEST: usize = 1 << 17;
-/// Largest number of sectors of an erase that a power cut may undo.
+/// Largest number of sectors of an erase that a power cut may undo. A longer erase counts as done
+/// in the flash at once.
 const LONGEST_ERASE: u64 = 1 << 14;
 /// Largest number of unused sector buffers that are stored for reuse.
 const SPARE: usize = 1 << 15;
@@ -153,7 +156,8 @@ pub(crate) struct Journal {
     /// content before the write.
     entries: VecDeque<Entry>,
     seq: u64,
-    /// Number of the first version that the present write command brought.
+    /// Number of the first entry that the present write command added; each written version of a
+    /// sector has one entry, and they are numbered in order.
     open: u64,
     /// Time in ns at which all versions with a number below `open` (those of earlier write
     /// commands) are in the flash; `u64::MAX` if some of them wait for a flush.
@@ -297,8 +301,8 @@ impl Journal {
         }
     }
 
-    /// Removes `bytes` erased bytes from byte address `at` on from the journal: the old content of
-    /// these sectors cannot come back.
+    /// Removes `bytes` erased bytes of this partition, from byte address `at` on, from the journal:
+    /// the old content of these sectors cannot come back.
     fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);
         self.entries
@@ -453,8 +457,8 @@ pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }
 
-/// Callback of a reset while the power stays on: the cache loses its sectors, but sectors that are
-/// being programmed get their new content.
+/// Returns which content a sector has after a reset while the power stays on: the cache loses its
+/// sectors, but sectors that are being programmed get their new content.
 pub(crate) fn reset(at_stake: &AtStake) -> Kept {
     if at_stake.stage == Stage::Cached { Kept::Old } else { Kept::New }
 }

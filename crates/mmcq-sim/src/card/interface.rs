@@ -82,8 +82,8 @@ pub(super) trait Interfaced {
 
     fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// Takes a written block. The busy time in the result is that of a card without faults; faults
-    /// are applied later.
+    /// Takes a written block with these data. `crc_ok`: its CRC was right at the card. The busy
+    /// time in the result is that of a card without faults; faults are applied later.
     fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
     fn power_on(&mut self, now_ns: u64) {

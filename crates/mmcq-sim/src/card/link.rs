@@ -58,7 +58,8 @@ fn limits(bus: &BusState) -> (u8, u8) {
     }
 }
 
-/// Returns the time in ns of a block's payload on the data lines, without start, CRC and end bits.
+/// Returns the time in ns of a block's payload of `bytes` bytes on the data lines, without start,
+/// CRC and end bits.
 pub(crate) fn payload_ns(bus: &BusState, bytes: u16) -> u64 {
     let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
     clocks_ns(bus, (u64::from(bytes) * 8).div_ceil(lines))
@@ -102,7 +103,7 @@ impl PowerUp {
         Self { ready_ns: now_ns.saturating_add(Self::RESET_NS), ..Self::on(now_ns) }
     }
 
-    /// Records that the clock started or stopped.
+    /// Records that the card's clock runs (`running`) or is stopped, from `now_ns` on.
     pub(crate) fn clock(&mut self, running: bool, now_ns: u64) {
         self.clocked_ns = if running { self.clocked_ns.or(Some(now_ns)) } else { None };
     }

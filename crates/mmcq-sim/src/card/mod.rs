@@ -121,6 +121,7 @@ impl Reply {
     pub const SILENT: Self = Self { answer: None, flow: Flow::None, busy_until_ns: None };
 
     /// Makes the reaction to a command with a 48-bit response that has a CRC7, and without data.
+    /// `index` and `content` are the response's fields.
     #[must_use]
     pub const fn short(index: u8, content: u32) -> Self {
         Self {
@@ -185,7 +186,8 @@ pub trait Card {
         flash::Work::default()
     }
 
-    /// Executes a command that ended at `now_ns` with a correct CRC7. Returns the card's reaction.
+    /// Executes the command `index` with the argument `arg`, which ended at `now_ns` with a correct
+    /// CRC7. Returns the card's reaction.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
     /// Returns the next block of the read in progress; the data lines are free from `now_ns` on.
@@ -220,8 +222,8 @@ pub trait Card {
         let _ = on;
     }
 
-    /// Returns whether the card would now refuse a write of these bytes. `partition` is a number as
-    /// in PARTITION_CONFIG.
+    /// Returns whether the card would now refuse a write of the `bytes` bytes from byte address
+    /// `at` of a partition on. `partition` is a number as in PARTITION_CONFIG.
     fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
         let _ = (partition, at, bytes);
         false
@@ -313,14 +315,15 @@ pub trait Card {
         None
     }
 
-    /// Reads bytes of the medium without a command on the bus; of an eMMC, bytes of the user area.
+    /// Reads bytes of the medium from byte address `at` on, without a command on the bus; of an
+    /// eMMC, bytes of the user area.
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         let _ = (at, buffer);
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
 
-    /// Reads bytes of a partition without a command on the bus. `partition` is a number as in
-    /// PARTITION_CONFIG; the RPMB cannot be read this way.
+    /// Fills `buffer` with the bytes of a partition from byte address `at` on, without a command on
+    /// the bus. `partition` is a number as in PARTITION_CONFIG; the RPMB cannot be read this way.
     fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         if partition == 0 {
             return self.peek(at, buffer);

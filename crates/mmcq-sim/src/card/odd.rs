@@ -86,7 +86,8 @@ impl Register {
         }
     }
 
-    /// Returns the register that this command reads; `None` if it reads none.
+    /// Returns the register that the command with this index reads (an application command if
+    /// `app`); `None` if it reads none.
     fn asked(index: u8, app: bool) -> Option<Register> {
         match (index, app) {
             (2 | 10, false) => Some(Register::Cid),
@@ -192,8 +193,8 @@ impl TryFrom<Turned> for SpiBytes {
 }
 
 impl SpiBytes {
-    /// Returns which bits of byte number `nth` arrive inverted: those on the line to the card, and
-    /// those on the line from the card.
+    /// Returns which bits of the byte number `nth` arrive inverted by the faults `all`: those on
+    /// the line to the card, and those on the line from the card.
     pub(crate) fn turned(all: &[SpiBytes], nth: u64) -> (u8, u8) {
         let is_hit =
             |bytes: &&SpiBytes| nth >= bytes.nth && (bytes.times == 0 || nth - bytes.nth < bytes.times);
@@ -217,7 +218,7 @@ pub(super) struct OddCard<C> {
     powered: bool,
     powered_ns: u64,
     resets_seen: u32,
-    /// What is wrong with the data of the present command; the number is the delay in ns.
+    /// What is wrong with the data of the present command, and the delay in ns of late data.
     data: Option<(Odd, u64)>,
     /// The register that the card sends as the data of the present command; `None` if the data are
     /// no register.

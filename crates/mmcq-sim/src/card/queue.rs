@@ -112,8 +112,8 @@ impl Task {
         Some(self)
     }
 
-    /// Sets the byte address of the task's blocks. A fault may shift the address; a shift beyond
-    /// the card's end has no effect.
+    /// Sets the byte address of the task's blocks to `at`. A fault may shift the address; a shift
+    /// beyond `capacity`, the card's size in bytes, has no effect.
     pub(crate) fn lies_at(self, at: u64, capacity: u64) -> Self {
         let moved = at.saturating_add_signed(i64::from(self.astray) * 512);
         let beyond = moved.saturating_add(u64::from(self.blocks) * 512) > capacity;
@@ -137,7 +137,8 @@ pub(crate) struct Tasks {
     in_order: bool,
     /// Tasks in the queue, in the order of arrival.
     queued: Vec<Queued>,
-    /// Task that the last CMD44 has described; the CMD45 with its address has not come yet.
+    /// Task that the last CMD44 has described; the CMD45 with its address has not come yet. `None`:
+    /// there is no such task.
     described: Option<Task>,
     running: Option<Task>,
     /// Time in ns until which each flash unit reads.
@@ -151,7 +152,7 @@ pub(crate) struct Tasks {
     /// back.
     victim: Option<u64>,
     /// Error bits of a queued write that the card has not reported yet, and the time in ns at which
-    /// it reports them.
+    /// it reports them; `None`: there are none.
     late: Option<(u64, u32)>,
     /// Total time in ns in which the queue held tasks and the host could execute none.
     fetching_ns: u64,
@@ -229,7 +230,8 @@ impl Tasks {
         self.reach(load_ns, now_ns);
     }
 
-    /// Returns the queue status: one bit for each ready task.
+    /// Returns the queue status: one bit for each ready task. `load_ns`: time in ns that the card
+    /// needs to load the first data of a read task before the task is ready.
     pub(crate) fn ready(&mut self, load_ns: u64, now_ns: u64) -> u32 {
         self.reach(load_ns, now_ns);
         let mut bits = 0;
@@ -242,9 +244,9 @@ impl Tasks {
         bits
     }
 
-    /// Returns the card's answer to a poll of the queue status. `strike` is the fault that strikes
-    /// the poll, if any. `status` is the ordinary card status, with which the card answers if the
-    /// fault is [`Strike::Fail`].
+    /// Returns the card's answer to a poll of the queue status. `strike`: fault that strikes the
+    /// poll, if any. `status`: the ordinary card status, with which the card answers if the fault
+    /// is [`Strike::Fail`]. `load_ns`: time in ns in which the flash reads a page.
     pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
         if strike == Some(Strike::Lost) {
             self.clear();
@@ -257,8 +259,9 @@ impl Tasks {
         }
     }
 
-    /// Handles CMD46 (`read`) and CMD47: removes the task from the queue and returns it. Returns
-    /// `None` if the task is not ready, or has the other direction.
+    /// Handles CMD46 (`read`) and CMD47 for the task `id`: removes the task from the queue and
+    /// returns it. Returns `None` if the task is not ready, or has the other direction. `load_ns`:
+    /// time in ns that the card needs to load the first data of a read task.
     pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
         self.reach(load_ns, now_ns);
         let place = self.queued.iter().position(|queued| {
@@ -274,6 +277,7 @@ impl Tasks {
     }
 
     /// Ends the data of the task that is being executed, complete or not, and frees its buffer.
+    /// `load_ns`: time in ns in which the flash loads a page.
     pub(crate) fn finish(&mut self, load_ns: u64, now_ns: u64) {
         if self.running.is_some() {
             self.reach(load_ns, now_ns);
@@ -283,7 +287,8 @@ impl Tasks {
         }
     }
 
-    /// Removes one task. Returns false if the queue has no task with this number.
+    /// Removes task `id`. Returns false if the queue has no task with this number. `load_ns`: time
+    /// in ns in which the flash loads a page.
     pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();
@@ -448,8 +453,8 @@ mod tests {
         Task { at, blocks: 8, ..Task::described(u32::from(id) << 16 | u32::from(read) << 30) }
     }
 
-    /// Executes random reads through a queue of this depth as fast as the card allows. Returns the
-    /// mean time of one read in ns.
+    /// Executes `count` random reads through a queue of this depth as fast as the card allows.
+    /// Returns the mean time of one read in ns.
     fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
         let (mut told, mut done, mut now_ns) = (0, 0, 0);
         while done < count {

@@ -32,12 +32,12 @@ pub struct Quirks {
     pub discard_corrupts: bool,
     /// Time in ms of a secure erase or secure trim of any size; `None`: the usual time.
     pub secure_ms: Option<u64>,
-    /// The card ignores the argument of CMD38 and takes the operation from byte 113 of EXT_CSD
-    /// (eMMC).
+    /// True: the card ignores the argument of CMD38 and takes the operation from byte 113 of
+    /// EXT_CSD (eMMC).
     pub inand_cmd38: bool,
     /// A cache flush fails if nothing was written since power-up.
     pub flush_needs_write: bool,
-    /// A cache flush never ends: the card stays busy.
+    /// True: a cache flush never ends, and the card stays busy.
     pub flush_hangs: bool,
     /// The card accepts the power-off notification and never reports that it is ready for power-off
     /// (SD).
@@ -55,8 +55,8 @@ pub struct Quirks {
     /// Any CMD1 starts the power-up, and a CMD0 before the power-up ends makes the card inactive
     /// (eMMC).
     pub reset_in_power_up_hangs: bool,
-    /// An inquiry by CMD1 (without voltages in its argument) makes a powered-up device ready, so
-    /// that it does not answer a further CMD1 (eMMC).
+    /// True: an inquiry by CMD1 (without voltages in its argument) makes a powered-up device ready,
+    /// so that it does not answer a further CMD1 (eMMC).
     pub inquiry_makes_ready: bool,
     /// Time in microseconds after an inquiry by ACMD41 (without voltages in its argument) in which
     /// a further ACMD41 starts a power-up that never ends (SD); 0: none.
@@ -67,7 +67,7 @@ pub struct Quirks {
     /// sector, or this many sectors at an address that is a multiple of this number (eMMC). 0: a
     /// reliable write may have any size.
     pub reliable_unit: u8,
-    /// CMD25 is illegal, although the CSD declares its command class (SD).
+    /// True: CMD25 is illegal, although the CSD declares its command class (SD).
     pub no_multiple_write: bool,
     /// A multi-block read that reaches the last sector locks the card up (SD).
     pub last_block_locks_up: bool,
@@ -76,7 +76,7 @@ pub struct Quirks {
     /// Interval n of wrong reads: each n-th executed task, if it is a read, returns the blocks that
     /// follow its range (SD); 0: never.
     pub queue_astray_every: u32,
-    /// With the command queue on, a flush never ends (SD).
+    /// True: a flush never ends while the command queue is on (SD).
     pub queue_flush_hangs: bool,
     /// Interval n of losses: at each n-th executed task the card also empties its queue, so that
     /// waiting tasks are lost (SD); 0: never.
@@ -91,9 +91,9 @@ pub struct Quirks {
     pub beyond: Beyond,
     /// Number of written MiB after which the card is worn out; `worn_out` says how it behaves then.
     pub life_mib: Option<u64>,
-    /// Behaviour of a worn-out card.
+    /// What the card does when it is worn out, such as refuse writes.
     pub worn_out: WornOut,
-    /// Erased memory reads as ones, and the registers declare it.
+    /// True: erased memory reads as ones, and the registers declare it.
     pub erases_to_ones: bool,
     /// What a read of discarded sectors returns until they are written again.
     pub discarded: Discarded,
@@ -113,15 +113,15 @@ pub struct Quirks {
     /// The power of the card never goes off completely: 1.8 V signalling survives a power cycle.
     /// After the power cycle the card also understands 3.3 V, up to 25 MHz (SD).
     pub stuck_1v8: bool,
-    /// The card has half of its capacity from its second initialisation on.
+    /// True: the card has half of its capacity from its second initialisation on.
     pub shrinks: bool,
-    /// The card has another serial number from the second initialisation on.
+    /// True: the card has another serial number from the second initialisation on.
     pub changes_serial: bool,
     /// A power cut also destroys the other sectors of the 16 KiB page around each sector that is
     /// being programmed.
     pub neighbour_damage: bool,
-    /// A power cut may tear a sector that is being programmed even if the test wants to keep it
-    /// whole.
+    /// True: a power cut may tear a sector that is being programmed even if the test wants to keep
+    /// it whole.
     pub shorn: bool,
 
     /// Wrong answers to single commands.
@@ -220,7 +220,8 @@ impl Quirks {
         if self.erases_to_ones { 0xff } else { 0 }
     }
 
-    /// Returns whether any byte of the range is write protected permanently.
+    /// Returns whether any of the `bytes` bytes from byte address `at` on is write protected
+    /// permanently.
     #[inline]
     pub(crate) fn protects(&self, at: u64, bytes: u64) -> bool {
         !self.protected_mib.is_empty()

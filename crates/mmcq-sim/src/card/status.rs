@@ -68,7 +68,7 @@ pub enum State {
     Ina = 15,
 }
 
-/// Status bits that stay pending until a response has shown them.
+/// Status bits that stay pending until a response has sent them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Status {
     /// Error bits of clear condition C: an R1 shows them once and clears them.
@@ -84,7 +84,7 @@ impl Status {
         self.errors |= bits;
     }
 
-    /// Records that the present command is illegal.
+    /// Records the error "illegal command", which the card reports in its next status.
     pub(crate) fn raise_illegal(&mut self) {
         self.illegal = true;
     }

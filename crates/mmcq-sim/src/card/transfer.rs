@@ -12,7 +12,7 @@ use crate::plant::{self, Lie};
 pub(crate) struct Read {
     /// Byte address of the next block.
     pub(crate) at: u64,
-    /// Number of bytes in a block.
+    /// Number of bytes in a block of this read command.
     pub(crate) block: u16,
     /// Number of blocks left to send; `None`: until CMD12.
     pub(crate) left: Option<u32>,
@@ -47,25 +47,26 @@ impl Read {
         Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
 
-    /// Begins a CMD17, which reads one block.
+    /// Begins a CMD17, which reads one block of `block` bytes from byte address `at`.
     pub(crate) fn single(at: u64, block: u16, flash: &mut Flash, now_ns: u64) -> Self {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
-    /// Begins a CMD46 or an entry of a packed read, which has `left` blocks. Its first page is in
-    /// the card's buffer from `now_ns` on.
+    /// Begins a CMD46 or an entry of a packed read, which has `left` blocks of `block` bytes from
+    /// byte address `at` on. Its first page is in the card's buffer from `now_ns` on.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
         let (single, goes_on) = (false, false);
         Self { at, block, left: Some(left), ready_ns: now_ns, unit, single, reading, goes_on }
     }
 
-    /// Returns whether this is a multi-block read.
+    /// Returns whether this is a read of several blocks (CMD18, and not CMD17).
     pub(crate) fn is_multiple(&self) -> bool {
         !self.single
     }
 
-    /// Reads the next block of the read command from the medium into `buffer`.
+    /// Reads the next block of the read command from the medium into `buffer`. Returns the time of
+    /// its start bit, or the error bits for R1 if no block comes.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -155,12 +156,12 @@ pub(crate) struct Write {
     pub(crate) block: u16,
     /// Number of blocks left to receive; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Number of received blocks.
+    /// Number of blocks of this write that the card has received so far.
     taken: u32,
     /// Number of blocks at the start of the write that are stored without an error.
     pub(crate) stored: u32,
-    /// Reliable write (bit 31 of CMD23): a power cut leaves the old or the new content of each
-    /// sector.
+    /// Whether the write is a reliable write (bit 31 of CMD23): then a power cut leaves the old or
+    /// the new content of each sector.
     pub(crate) reliable: bool,
     /// Whether the write bypasses the cache (bit 31 or 24 of CMD23): busy lasts until the data are
     /// in the flash.
@@ -208,7 +209,9 @@ impl Write {
         }
     }
 
-    /// Stores a received block of the write, whose CRC was good.
+    /// Stores a received block (`data`) of the write, whose CRC was good, on the medium. Returns
+    /// whether it was the last block and how long the card is busy, or the error bits with which
+    /// the card refuses it.
     #[inline]
     pub(crate) fn take(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8], now_ns: u64) -> Taken {
         let len = u64::from(self.block);

@@ -11,7 +11,7 @@ pub(crate) const NEVER_NS: u64 = u64::MAX / 2;
 pub struct Violation {
     /// Description of what the host did.
     pub what: &'static str,
-    /// Time of the action in ns.
+    /// Time in ns at which the host did this.
     pub at_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl Trouble {
         now_ns >= self.hidden_until_ns
     }
 
-    /// Records an action of the host that the card does not support.
+    /// Records an action `what` of the host, at the time `at_ns`, that the card does not support.
     pub(crate) fn violate(&mut self, what: &'static str, at_ns: u64) {
         if self.violations.len() < MOST_VIOLATIONS {
             self.violations.push(Violation { what, at_ns });

@@ -1,4 +1,4 @@
-//! Tuning blocks [SD 4.2.4.5] [eMMC 6.6.5].
+//! Tuning blocks: the patterns that a card sends for tuning [SD 4.2.4.5] [eMMC 6.6.5].
 
 /// Tuning block for four data lines: CMD19 of SD, CMD21 of an eMMC.
 pub(crate) const FOUR_LINES: [u8; 64] = [

@@ -46,12 +46,12 @@ pub enum Seen {
     OtherCard {
         /// Number of the card that the data belong to.
         card: u16,
-        /// Number of the sector on that other card to which the data were written.
+        /// Number of the sector on card `card` to which the data were written.
         lba: u64,
     },
     /// The sector has bytes that no request wrote.
     Nonsense {
-        /// Offset in the sector of the first piece with such bytes.
+        /// Offset in the sector of the first part with bytes that no request has written.
         at: usize,
     },
 }
@@ -63,7 +63,8 @@ pub struct Pieces {
     /// Up to two versions that were found in the pieces, in the order in which they appear in the
     /// sector.
     pub versions: [Option<u32>; 2],
-    /// Whether more than two versions were found.
+    /// Whether the pieces of the sector have more than two versions; [`versions`](Self::versions)
+    /// then has only two of them.
     pub more: bool,
     /// Whether a part of the sector still has the content from before the first write.
     pub untouched: bool,
@@ -128,7 +129,7 @@ impl Content {
         })
     }
 
-    /// Returns which content these bytes are, which a read returned for place `lba`.
+    /// Returns which content `sector` is, the bytes that a read of the sector `lba` returned.
     #[must_use]
     pub fn seen(&self, lba: u64, sector: &[u8]) -> Seen {
         let claimed = (word(sector, 1) >> 32) as u32;

@@ -53,14 +53,15 @@ impl Checker {
     }
 
     /// Records that the card failed a flush and dropped a part of its cache, while a transfer may
-    /// have been open. The error of this flush or of the next one must report it.
+    /// have been open (a CMD25 without its end). The error of this flush or of the next one must
+    /// report it.
     pub fn cache_gave_up_open(&mut self) {
         self.supply_lost_open();
         self.gave_up = Some(self.completions);
     }
 
-    /// Records that card and host lose their power while a transfer may be open: complete writes
-    /// that were not flushed are on the card, or not, or torn.
+    /// Records that card and host lose their power while a transfer may be open (a CMD25 without
+    /// its end): complete writes that were not flushed are on the card, or not, or torn.
     pub fn power_lost_open(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
     }

@@ -103,8 +103,8 @@ pub struct Promise {
     pub write_through: bool,
 }
 
-/// The checker of one card. The page of this module lists the promises; see also
-/// [`Checker::submit`] and [`Checker::answered`].
+/// The checker of one card: it compares each answer of the stack with the promises that the
+/// [module](self) lists. See also [`Checker::submit`] and [`Checker::answered`].
 #[derive(Debug)]
 pub struct Checker {
     promise: Promise,
@@ -119,6 +119,9 @@ pub struct Checker {
     losses: u32,
     /// Whether complete writes were lost and no client was told of the loss yet.
     untold: bool,
+    /// Whether a read has shown that a complete write is lost, and no client was told of the loss
+    /// yet. A flush without an error does not confirm such a write.
+    missed: bool,
     /// Number of completed requests at the submission of the last request that got `CacheLost`. A
     /// loss of writes that were complete then need not be reported again.
     told_before: u32,
@@ -134,8 +137,8 @@ pub struct Checker {
     /// Completion number of the last request that changed sectors, with or without success, if no
     /// flush has covered it since; `None` otherwise.
     unflushed: Option<u32>,
-    /// The last request, by its number in the order of submission, that may fail because of a
-    /// fault; a later request has no cause to fail. `u32::MAX`: any request may fail.
+    /// Number (in the order of submission) of the last request for which a fault may be the reason
+    /// of a failure. A later request must not fail. `u32::MAX`: any request may fail.
     excused: u32,
     /// Number of the newest request at the last fault. Requests have the numbers 1, 2, 3 and so on,
     /// in the order of submission.
@@ -160,6 +163,7 @@ impl Checker {
             completions: 0,
             losses: 0,
             untold: false,
+            missed: false,
             told_before: 0,
             excuse: false,
             writing: 0,
@@ -190,7 +194,7 @@ impl Checker {
     }
 
     fn nothing_lost(&mut self) {
-        (self.untold, self.told_before, self.excuse) = (false, 0, false);
+        (self.untold, self.missed, self.told_before, self.excuse) = (false, false, 0, false);
         (self.writing, self.unflushed, self.gave_up) = (0, None, None);
         (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
@@ -201,8 +205,8 @@ impl Checker {
         &self.promise.content
     }
 
-    /// Sets whether the card has no volatile cache. The caller learns this only when the card is
-    /// initialised.
+    /// Sets whether the card writes through, that is, has no volatile cache. The caller learns this
+    /// only when the card is initialised.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.promise.write_through = write_through;
     }
@@ -213,7 +217,8 @@ impl Checker {
         self.live
     }
 
-    /// Returns the time in ns at which the oldest request without an answer was submitted.
+    /// Returns the time in ns at which the oldest request without an answer was submitted; `None`:
+    /// all requests are answered.
     #[must_use]
     pub fn oldest_ns(&self) -> Option<u64> {
         self.requests.iter().filter(|r| r.number != 0).map(|r| r.submitted_ns).min()
@@ -225,8 +230,9 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// Records a request that is about to be submitted. Returns the [`Ticket`] by which the checker
-    /// knows the request until its answer.
+    /// Records a request that is about to be submitted: what it does (`asked`), its first block,
+    /// its length in blocks, and the time in ns. Returns the [`Ticket`] by which the checker knows
+    /// the request until its answer.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;
@@ -398,7 +404,8 @@ impl Checker {
             })?;
             if settles {
                 let told_before = self.told_before;
-                self.untold |= self.sector(lba).witnessed(look, seen, told_before);
+                self.missed |= self.sector(lba).witnessed(look, seen, told_before);
+                self.untold |= self.missed;
             }
         }
         Ok(())
@@ -444,7 +451,10 @@ impl Checker {
     /// Checks the answer to a flush or durable write: it must report a loss if there was one to
     /// report, and must not report any other.
     fn told(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
+        // Each durable write that was under way as the card lost its cache may report its own blocks.
+        let own = request.asked != Asked::Flush && request.losses != self.losses;
         match answer {
+            Answer::CacheLost if !self.excuse && own => Ok(()),
             Answer::CacheLost if !self.excuse => {
                 let text = format!("request {} reports a lost cache, and none was lost", request.number);
                 Err(Violation::new(Fault::Untrue, text))
@@ -473,7 +483,7 @@ impl Checker {
     /// Records that a client was told of a possible loss of writes. The writes are among the first
     /// `completions` requests that were completed.
     fn note_told(&mut self, completions: u32) {
-        (self.untold, self.gave_up) = (false, None);
+        (self.untold, self.missed, self.gave_up) = (false, false, None);
         self.told_before = completions;
         let dirty = std::mem::take(&mut self.dirty);
         dirty.iter().for_each(|&lba| self.sector(lba).told());
@@ -497,7 +507,7 @@ impl Checker {
                 sector.listed
             });
             self.dirty = dirty;
-            self.untold &= owes;
+            self.untold &= owes || self.missed;
         }
         Ok(())
     }
@@ -540,22 +550,24 @@ impl Checker {
         }
     }
 
-    /// Checks a sector that could not be read after a power cut.
+    /// Checks whether the sector `lba` may be unreadable after a power cut: only a write that may
+    /// have torn it allows that. Otherwise returns the violation.
     pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
         let seen = Seen::Unreadable;
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks the content of a sector after a power cut.
+    /// Checks the content `bytes` that sector `lba` has after a power cut; an error if none of its
+    /// possible contents is this one. From now on the sector has this content.
     pub fn survived(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks whether the sector may hold this content after a power cut at this moment. The state
-    /// of the sector does not change.
+    /// Checks whether the sector `lba` may hold the content `bytes` after a power cut at this
+    /// moment. The state of the sector does not change.
     pub fn check_survival(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).clone().survived(seen);

@@ -104,8 +104,8 @@ pub(super) struct Entry {
     /// Whether the card lost its power, or possibly a part of its cache, between submission and
     /// answer of the request.
     loose: bool,
-    /// Whether the card lost its power while the request was under way, and the host did not
-    /// receive the response that reported this loss.
+    /// Whether the card lost its power while the request was under way, and the host never received
+    /// the response in which the card reported the power loss.
     unheard: bool,
     /// Whether a flush that was submitted later has succeeded while the request had no answer yet. If
     /// the request succeeds, its data are on the medium.
@@ -131,8 +131,8 @@ impl Entry {
         }
     }
 
-    /// Returns the entry for a content that a later read may still return, after a power cut made
-    /// the sector unreadable.
+    /// Makes the entry of a write whose content `wanted` may still be on the medium, although a
+    /// power cut has made the sector unreadable now.
     fn remains(wanted: Wanted) -> Entry {
         Entry { fate: Fate::Failed(0), decided: true, cut_short: true, ..Entry::new(0, wanted) }
     }
@@ -205,7 +205,7 @@ pub(super) struct Look {
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
-    /// Whether the card has lost nothing since the read was submitted.
+    /// True: no power cut or reset of the card since the submission of the read may have lost data.
     pub steady: bool,
 }
 
@@ -217,7 +217,7 @@ pub(super) struct Sector {
     pub entries: Vec<Entry>,
     /// Whether the sector is in the checker's list of sectors with more than one possible content.
     pub listed: bool,
-    /// Whether any request was to change the sector.
+    /// Whether any request so far was to write or erase the sector.
     pub named: bool,
 }
 
@@ -225,8 +225,10 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// Records that a write or erase of this sector succeeded. Returns true if a read that was
-    /// submitted after the request has returned older content, which breaks a promise.
+    /// Records that the write or erase with this number succeeded, as request number `completion`
+    /// in the order of completions. `durable`: its data are already on the medium. Returns true if
+    /// a read that was submitted after the request has returned older content, which breaks a
+    /// promise.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
@@ -261,8 +263,8 @@ impl Sector {
         }
     }
 
-    /// Removes a request that has changed nothing in this sector: it was not sent to the card, or
-    /// it was refused.
+    /// Removes the request with the number `number`, which has changed nothing in this sector: it
+    /// was not sent to the card, or it was refused.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }
@@ -272,16 +274,18 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(tears)
     }
 
-    /// Records that flush `number` has succeeded. Now on the medium: requests that were complete when
-    /// it was submitted (completion numbers up to `before`), and requests that were submitted before
-    /// it and succeed later. With `across`, the card lost its power after that. Then the success of
-    /// the flush also confirms the data that seemed to be lost.
+    /// Records that the flush with the number `number` has succeeded. Two kinds of requests are now
+    /// on the medium: those that were complete when the flush was submitted (completion numbers up
+    /// to `before`), and those that were submitted before the flush and succeed later. `across`:
+    /// the card lost its power after that submission. Then the flush also confirms data that seemed
+    /// to be lost.
     pub fn flushed(&mut self, number: u32, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
                 Fate::Done(n) if !across => n <= before || e.number < number,
                 Fate::Done(n) | Fate::Loose(n) | Fate::Shown(n) => n <= before,
-                Fate::Shaken(n) => across && n <= before,
+                // A flush that ended as the power went has covered what was submitted before it.
+                Fate::Shaken(n) => across && (n <= before || e.number < number),
                 _ => false,
             };
             safe && !matches!(e.wanted, Wanted::Discarded)
@@ -356,8 +360,8 @@ impl Sector {
     }
 
     /// Records that the card lost its power while the host continued, and that complete writes may
-    /// have been in a transfer that was open: such a write is on the card, or not, or torn. A later
-    /// flush without an error confirms that it is on the card.
+    /// have been in a transfer that was open (a CMD25 without its end). Such a write is on the
+    /// card, or not, or torn. A later flush without an error confirms that it is on the card.
     pub fn shaken_open(&mut self) {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
@@ -370,8 +374,9 @@ impl Sector {
         }
     }
 
-    /// Returns whether data of a completed write were lost and no client was told. `told_before`: a
-    /// report to a client has covered the completions up to this number.
+    /// Returns whether data of a completed write of this sector were lost without a report to a
+    /// client. Completions are numbered; `told_before` is the number of the last one that a report
+    /// has covered.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
@@ -394,16 +399,16 @@ impl Sector {
         }
     }
 
-    /// Updates the checker's knowledge about complete requests of this sector whose data may have
-    /// been lost, by a read during which the card lost nothing.
+    /// Learns from a read (`look`), during which the card lost nothing and which has returned the
+    /// content `seen`: complete requests of this sector, whose data may have been lost, are judged.
     ///
     /// If the read has returned the data of such a request, these data are on the card until the
-    /// next loss. Such requests that were submitted later are removed, because the read shows that
-    /// their data are not on the card. A discard is not removed.
+    /// next loss. The checker then removes those of these requests that were submitted later,
+    /// because the read shows that their data are not on the card. It does not remove a discard.
     ///
-    /// Returns true if a removed request is a write that was complete before the loss, and no report
-    /// of a loss covers it (`told_before`: reports cover completions up to this number). A client
-    /// must then be told.
+    /// Returns true if a removed request is a write that was complete before the loss, and no
+    /// report of a loss covers it (`told_before`: reports cover completions up to this number). A
+    /// client must then be told.
     pub fn witnessed(&mut self, look: Look, seen: Seen, told_before: u32) -> bool {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -423,7 +428,8 @@ impl Sector {
             let over = at.is_none_or(|at| place > at);
             place += 1;
             let gone = over && entry.number < look.number && doubted(entry).is_some();
-            let complete = matches!(entry.fate, Fate::Loose(n) if n > told_before) && !entry.loose;
+            let lost = matches!(entry.fate, Fate::Loose(n) | Fate::Shaken(n) if n > told_before);
+            let complete = lost && !entry.loose;
             owes |= gone && complete && matches!(entry.wanted, Wanted::Version(_));
             !gone || entry.wanted == Wanted::Discarded
         });
@@ -489,7 +495,7 @@ impl Sector {
     }
 
     /// Records that a read has returned the content of the entry with index `at`, so this content
-    /// is on the card.
+    /// is on the card. `seen`: the content; `look`: facts about the read.
     fn show(&mut self, at: usize, look: Look, seen: Seen) {
         let entry = &mut self.entries[at];
         let erased = entry.wanted == Wanted::Discarded;

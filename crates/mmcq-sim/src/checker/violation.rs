@@ -5,7 +5,7 @@ use super::content::Seen;
 use super::sector::Wrong;
 use std::fmt;
 
-/// Kind of a violation. Statistics count violations by kind.
+/// Kinds of broken guarantees about data ([`Violation`]). Statistics count each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// An acknowledged (or durable) write is not on the card.
@@ -40,7 +40,7 @@ pub(super) fn named(lba: u64) -> String {
     }
 }
 
-/// A promise that the stack has broken.
+/// A guarantee about data that the stack has broken, with what has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Kind of the violation.

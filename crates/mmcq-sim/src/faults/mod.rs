@@ -152,9 +152,12 @@ pub enum Strike {
     /// - the end of a reset, or a halt of the queue engine (H3);
     /// - the time at which a task is ready (H12).
     Late(u64),
-    /// Something never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11),
-    /// a DMA access. Or something never comes: a halt (H3), readiness of a task (H8), any byte from
-    /// a card on an SPI bus (I6).
+    /// Something never ends, or never comes. Numbers like B2 name the fault in the catalogue.
+    ///
+    /// - Never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA
+    ///   access.
+    /// - Never comes: a halt (H3), readiness of a task (H8), any byte from a card on an SPI bus
+    ///   (I6).
     Never,
     /// A busy that the card does not show on DAT0 (B4), or a card that does not pull its lines low
     /// in a voltage switch.
@@ -173,8 +176,9 @@ pub enum Strike {
     /// function gives this many bytes more, or fewer, than it declared (G6). A card on an SPI bus
     /// receives this many clocks fewer, or more (I4).
     Astray(i32),
-    /// Events without a cause, this many times: interrupts (E2, E3), completions of tasks that were
-    /// cleared (H1), an error of a complete task (H6), the ready bit of a task (H9).
+    /// Events without a cause, this many times: interrupts, completions of tasks that were cleared,
+    /// an error of a complete task, or the ready bit of a task (numbers E2, E3, H1, H6 and H9 of
+    /// the [`catalogue`]).
     Spurious(u32),
     /// The card is removed from the slot (C1).
     Remove,
@@ -212,7 +216,7 @@ pub struct Shot {
     pub point: Point,
     /// Number of the event among those of its kind, from 1 (the first after the plan was made).
     pub nth: u64,
-    /// Fault that strikes this event.
+    /// Kind of fault that strikes this event.
     pub strike: Strike,
 }
 
@@ -241,7 +245,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Makes a plan without faults.
+    /// Makes a plan in which no fault ever strikes.
     #[must_use]
     pub fn none() -> Self {
         Self::seeded(0)
@@ -299,7 +303,8 @@ impl Plan {
         self
     }
 
-    /// Adds a fault that strikes each event of the kind `point` with this probability, 0 to 1.
+    /// Adds to the plan a fault that strikes each event of the kind `point` with this probability,
+    /// 0 to 1.
     #[must_use]
     pub fn chance(mut self, point: Point, strike: Strike, probability: f64) -> Self {
         let share = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
@@ -414,7 +419,8 @@ impl Faults {
         }
     }
 
-    /// Ends the faults `strike` that strike each event of the kind `point`.
+    /// Removes from the plan the lasting faults `strike`, which strike each event of the kind
+    /// `point`.
     pub fn end(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             plan.borrow_mut().always.retain(|&(at, _, what)| (at, what) != (point, strike));

@@ -23,7 +23,7 @@ pub(crate) struct Block {
     /// Bytes of the block on the lines.
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// Fault that strikes the block.
+    /// Fault that strikes the block; `None`: no fault.
     pub strike: Option<Strike>,
     /// Clock edge at which the lines were last in use.
     pub beat: Option<Beat>,
@@ -60,7 +60,7 @@ impl Block {
         beat.ns()
     }
 
-    /// Sets this time as the earliest start of the next use of the lines.
+    /// Prevents that the lines are used again before the time `now_ns`.
     pub fn not_before(&mut self, slot: &Slot, now_ns: u64) {
         self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
     }
@@ -131,6 +131,7 @@ impl Block {
 
     /// Gives the card a written block that has ended on the lines, and counts it; `damaged`: its
     /// CRC is wrong. Returns the CRC status that the controller sees; `None` if it sees none.
+    /// `strike`: the fault that strikes the block, if any.
     pub fn went(
         &mut self,
         slot: &mut Slot,
@@ -162,8 +163,9 @@ impl Block {
         }
     }
 
-    /// Reports the block to the probe, which observes the lines. The block uses the lines until
-    /// this time. `cut`: an abort command has ended it early.
+    /// Reports the block to the probe, which observes the lines. `now_ns`: the end of the block on
+    /// the lines. `crc_ok`: the CRC of the block is right. `cut`: an abort command has ended the
+    /// block early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

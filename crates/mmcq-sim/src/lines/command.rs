@@ -62,8 +62,8 @@ pub(crate) struct Active<I> {
 }
 
 impl<I: Issued> Active<I> {
-    /// Shows the end of a response: the log gets its content and the errors that the controller
-    /// reports, the probe gets the bits that were on the line.
+    /// Reports the end of a response. The bus log gets its `content` and the `errors` that the
+    /// controller reports to the driver. The probe gets `answer`, the bits that were on the line.
     pub fn show_response(&self, slot: &mut Slot, answer: Answer, content: u32, errors: u32, now_ns: u64) {
         let (index, _) = self.issue.token();
         slot.note(BusEvent::Response { index, content, errors, end_ns: now_ns });
@@ -121,7 +121,7 @@ impl<I: Issued> CmdLine<I> {
     }
 
     /// Removes and returns the command on the line, of which the token or the response has just
-    /// ended.
+    /// ended; `None`: no command is on the line.
     pub fn take(&mut self) -> Option<Active<I>> {
         self.active.take()
     }
@@ -142,7 +142,8 @@ impl<I: Issued> CmdLine<I> {
         Some(active.beat.ns())
     }
 
-    /// Ends a command, with its response or without one.
+    /// Records the end of a command with the response `answer` (`None`: without one), and its
+    /// clocks on the bus.
     pub fn over(&mut self, slot: &mut Slot, active: &Active<I>, answer: Option<Answer>) {
         self.free_ns = active.beat.plus(N_RC_CLK).ns();
         let spent = clocks(answer, &active.issue) + N_RC_CLK;

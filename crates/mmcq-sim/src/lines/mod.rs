@@ -16,7 +16,7 @@ use crate::stats::BusEvent;
 use crate::wire::{Beat, COMMAND_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
 
 impl Slot {
-    /// Shows a signal to the probe, if there is one.
+    /// Passes a signal to the probe, if there is one.
     pub fn show(&mut self, signal: &Signal<'_>) {
         if let Some(probe) = &mut self.probe {
             probe(signal);
@@ -45,8 +45,9 @@ impl Slot {
         reply
     }
 
-    /// Gives a block of data to the card, if the card expects data, and returns the card's reply. A
-    /// block of the wrong length counts as one with a wrong CRC.
+    /// Gives a block of data to the card, if the card expects data, and returns the card's reply;
+    /// `None`: the card expects none. `flow`: what the card expects; `crc_ok`: the CRC of the block
+    /// is right. A block of the wrong length counts as one with a wrong CRC.
     pub fn give_block(
         &mut self,
         flow: Option<Flow>,
@@ -59,9 +60,10 @@ impl Slot {
         self.with_card(now_ns, |card, now_ns| card.write_block(data, crc_ok, now_ns))
     }
 
-    /// Returns the CRC status that the controller sees, and the end of busy in ns; `None` if it
-    /// sees no status. `reply` is what the card did with the block. A fault may hide the status of
-    /// a block that the card has taken; the card may then be busy.
+    /// Returns the CRC status that the controller receives (true: the card has accepted the block),
+    /// and the end of busy in ns; `None` if the controller receives no status. `reply` is what the
+    /// card did with the block. A fault may hide the status of a block that the card has taken; the
+    /// card may then be busy.
     pub fn seen_status(&mut self, reply: Option<WriteBlock>, strike: Option<Strike>) -> Option<(bool, u64)> {
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let seen = seen.and_then(|reply| Some((reply.status?, reply.busy_until_ns)));
@@ -71,7 +73,8 @@ impl Slot {
         seen
     }
 
-    /// Shows to the probe the CRC status after a block that ended at `end`, and the busy after it.
+    /// Shows to the probe the CRC status after a block that ended at `end`, and the busy that
+    /// follows until `busy_until_ns`. `good`: the CRC status says that the CRC was right.
     pub fn show_status(&mut self, end: Beat, good: bool, busy_until_ns: u64) {
         let status = end.plus(CRC_TURN_CLK);
         let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
@@ -81,7 +84,8 @@ impl Slot {
         }
     }
 
-    /// Counts a block that was on the lines in the statistics.
+    /// Counts a block on the data lines in the statistics: `bytes` bytes from `start_ns` to
+    /// `end_ns`. `read`: the card sent the block; `good`: the block arrived without an error.
     pub fn count_block(&mut self, read: bool, bytes: usize, good: bool, start_ns: u64, end_ns: u64) {
         match (good, read) {
             (false, _) => self.stats.blocks_bad += 1,
@@ -94,7 +98,8 @@ impl Slot {
         self.note(BusEvent::Block { read, bytes: bytes as u32, good, start_ns, end_ns });
     }
 
-    /// Counts the time for which the bus waits for a busy card, unless the busy never ends.
+    /// Counts the time from `from_ns` to `until_ns`, for which the bus waits for a busy card,
+    /// unless the busy never ends.
     pub fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns > from_ns && until_ns != NEVER {
             self.stats.busy_ns = self.stats.busy_ns.saturating_add(until_ns - from_ns);

@@ -73,7 +73,7 @@ impl Mshc {
         set & read_room::ON == 0 || self.fifo.room() >= bytes.min(all)
     }
 
-    /// Stops the clock in the middle of a block until the FIFO has room.
+    /// Stops the clock in the middle of a block, at the time `at_ns`, until the FIFO has room.
     fn hold_block(&mut self, at_ns: u64) {
         // A fast clock that stops and starts again is not sampled in the data eye: the block is
         // lost.

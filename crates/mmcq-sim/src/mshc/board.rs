@@ -14,11 +14,12 @@ use std::rc::Rc;
 pub struct Board {
     /// Model of the controller.
     pub model: Rc<RefCell<Mshc>>,
-    /// Virtual clock of the code that calls the board.
+    /// Virtual clock from which the functions of the board read the time.
     pub time: Time,
     /// Number of sampling phases of the clock unit; 0: the board has no clock unit.
     pub phases: u8,
-    /// Fault: phase at which the clock unit stays, whatever software sets.
+    /// Fault: sampling phase at which the clock unit stays, whatever software sets; `None`: no
+    /// fault.
     pub stuck_at: Option<u8>,
 }
 

@@ -22,7 +22,8 @@ enum Switch {
     None,
     /// CMD11 got its response: the card must now pull the lines low.
     Answered,
-    /// The lines are low: software must stop the clock and start it again.
+    /// In a voltage switch, the card has pulled the lines low: software must stop the clock and
+    /// start it again.
     Low,
     /// The clock runs again: the card must release the lines. The value is the number of samples of
     /// the lines that the controller still takes.

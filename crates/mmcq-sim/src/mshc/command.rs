@@ -59,8 +59,8 @@ impl Mshc {
         self.regs.command & cmd::START != 0
     }
 
-    /// Stores a write to the command register. With the bit START the command path takes the
-    /// command [`TAKE_CLK`] source clocks later.
+    /// Stores `value` in the command register, as a write does. With the bit START the command path
+    /// takes the command [`TAKE_CLK`] source clocks later.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         self.regs.command = value;
         if value & cmd::START == 0 {
@@ -177,7 +177,8 @@ impl Mshc {
         }
     }
 
-    /// Handles the end of a command on the line: the card receives it.
+    /// Handles the end of a command token on the CMD line: passes the command to the card, and
+    /// stores the card's reply in `active`.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let Issue { auto, flags, .. } = active.issue;
         let point = if auto { Point::AutoCommand } else { Point::Command };

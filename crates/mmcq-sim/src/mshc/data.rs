@@ -57,7 +57,7 @@ pub(super) struct DatLines {
     pub(super) left: Option<usize>,
     /// Number of bytes that the CPU or memory still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns from which the data timeout counts.
+    /// Time in ns from which the controller counts its data timeout.
     pub(super) waits_since: u64,
     /// Data of the write that the card had open before this command; `None`: no write was open. A
     /// command that has no data itself may carry further blocks of this write.
@@ -113,7 +113,8 @@ impl DatLines {
 }
 
 impl Mshc {
-    /// Begins the data of a command. Returns false if the controller refuses them.
+    /// Begins the data of a command; `command`: value of the command register. Returns false if the
+    /// controller refuses them, since the data path is still busy or the block size is 0.
     pub(super) fn data_begin(&mut self, command: u32, now: u64) -> bool {
         let (block, bytes) = (self.regs.block_size as usize, self.regs.byte_count as usize);
         if self.dat.active() || block == 0 {
@@ -161,8 +162,9 @@ impl Mshc {
         true
     }
 
-    /// Handles the end of the response to a data command, or of the wait for it. From now on blocks
-    /// may come.
+    /// Handles the end of the response to a data command, or of the wait for it, at the clock edge
+    /// `beat`. `errors`: the error bits of the response; 0 if it was good. From now on blocks may
+    /// come.
     pub(super) fn answer_is_over(&mut self, errors: u32, beat: Beat, now: u64) {
         if self.dat.state != State::Answer {
             return;
@@ -185,7 +187,7 @@ impl Mshc {
         }
     }
 
-    /// Makes the data path idle again.
+    /// Ends a transfer: makes the data path idle, and stops its timers.
     fn path_ends(&mut self, now: u64) {
         self.end_hold(now);
         self.set_timer(Timer::Data, NEVER);
@@ -195,7 +197,8 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Ends the data of a command, with or without an error.
+    /// Ends the data of a command. `error`: interrupt bits of the error; 0: the data are good so
+    /// far.
     pub(super) fn data_over(&mut self, error: u32, now: u64) {
         self.cut_block(now);
         self.regs.raw |= error | int::DATA_OVER;

@@ -78,7 +78,8 @@ impl Fifo {
         }
     }
 
-    /// Reuses the space of removed bytes, so that the vector does not grow.
+    /// Makes room for `count` further bytes by reuse of the space of removed bytes, so that the
+    /// vector does not grow.
     fn make_room(&mut self, count: usize) {
         if self.bytes.len() + count > self.bytes.capacity() {
             self.bytes.drain(..self.out);

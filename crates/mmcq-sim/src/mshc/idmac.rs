@@ -67,7 +67,7 @@ impl Idmac {
         }
     }
 
-    /// Prepares the DMA for the data of a command.
+    /// Prepares the DMA for the data of a new command.
     pub fn begin(&mut self) {
         self.fresh = true;
         if self.state == State::Finished {
@@ -95,7 +95,8 @@ impl Idmac {
     }
 
     /// Returns what the DMA does, as the status register shows it: 0 idle, 1 suspended, 4 waits for
-    /// the FIFO before it reads memory, 5 waits for the FIFO before it writes memory.
+    /// the FIFO before it reads memory, 5 (if `writes_memory`) waits for the FIFO before it writes
+    /// memory.
     pub fn present_state(&self, writes_memory: bool) -> u32 {
         match (self.state, &self.current) {
             (State::Suspended, _) => 1,

@@ -1,11 +1,12 @@
-//! Offsets of the registers: the two layouts have mostly the same registers at different offsets.
+//! Offsets of the registers. The layouts of Allwinner's SMHC and of Synopsys' DesignWare have
+//! mostly the same registers, at different offsets.
 
 use super::config::{Layout, MshcConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reg {
     Control,
-    /// PWREN (only DesignWare): power enable.
+    /// PWREN (only DesignWare): register that switches the card's power on.
     Power,
     /// CKCR (only SMHC): divider and clock enable in one register.
     Clock,

@@ -28,8 +28,8 @@ impl Stop {
     /// Does a piece of work that can be stopped by this request: [`heard`](Self::heard) returns the
     /// request in this thread, and in the threads that [`super::in_order`] starts for the work.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Guard: when it is dropped, also after a panic, the thread again obeys the request to
-        /// stop that it obeyed before.
+        /// Guard for the request to stop that this thread obeyed before. When it is dropped, also
+        /// after a panic, the thread obeys that request again.
         struct Before(Option<Stop>);
         impl Drop for Before {
             fn drop(&mut self) {

@@ -52,7 +52,7 @@ impl crate::port::RegisterFile for Pl022 {
     }
 }
 
-/// Timers of the model.
+/// Timers of the PL022 model: the end of a frame, and the receive timeout.
 #[derive(Clone, Copy)]
 enum Timer {
     Frame,

@@ -64,8 +64,8 @@ impl Registers {
         u64::from((self.control & 0xf) + 1).max(4)
     }
 
-    /// Returns the number of clocks between two frames: one with SPH = 0, in which the frame signal
-    /// goes up.
+    /// Returns the number of clocks between two frames: one if the bit SPH is 0 (the frame signal
+    /// goes up in that clock), otherwise none.
     pub fn gap_clk(&self) -> u64 {
         u64::from(self.control & 1 << 7 == 0)
     }

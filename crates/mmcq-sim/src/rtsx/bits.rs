@@ -62,7 +62,7 @@ pub mod clk {
     pub const SSC_RSTB: u8 = 0x80;
     /// Register with the phase at which the chip sends.
     pub const VPTX: u16 = 0xfc2a;
-    /// Register with the phase at which the chip samples.
+    /// Register with the clock phase at which the chip samples responses and data.
     pub const VPRX: u16 = 0xfc2b;
     pub const PHASE_NOT_RESET: u8 = 0x40;
 }

@@ -18,7 +18,7 @@ pub(super) struct Clock {
     phases: [Option<u8>; 2],
     /// Whether the pads signal at 1.8 V.
     at_18v: bool,
-    /// Time in ns at which the weak power switch was turned on.
+    /// Time in ns at which the weak power switch was turned on; `None`: it is off.
     partial_since_ns: Option<u64>,
 }
 
@@ -81,8 +81,9 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// Applies a new value of a divider, the PLL control or a phase. To change it while the card
-    /// gets the clock is a mistake of the driver.
+    /// Applies a change of the register `name` from `old` to `new`: a divider, the PLL control, or
+    /// the phase of the sending or sampling clock. To change it while the card gets the clock is a
+    /// mistake of the driver.
     pub(super) fn clock_changed(&mut self, name: u16, old: u8, new: u8, now: u64) {
         if self.gates_open() {
             self.slot.violation();

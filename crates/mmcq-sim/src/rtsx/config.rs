@@ -47,9 +47,9 @@ pub struct RtsxConfig {
     pub sdr104: bool,
     /// Middle of the phases (0 to 31) at which sending works above 100 MHz.
     pub tx_phase: u8,
-    /// Middle of the phases (0 to 31) at which sending works up to 100 MHz.
+    /// Middle of the clock phases (0 to 31) at which sending works up to 100 MHz.
     pub slow_tx_phase: u8,
-    /// Middle of the phases (0 to 31) at which sampling works.
+    /// Middle of the clock phases (0 to 31) at which the chip samples responses and data correctly.
     pub rx_phase: u8,
     /// Number of adjacent clock phases that work: around `tx_phase` or `slow_tx_phase` for sending,
     /// around `rx_phase` for sampling.
@@ -109,8 +109,8 @@ impl RtsxConfig {
         within("good_phases", self.good_phases.into(), 0, 32)
     }
 
-    /// Returns the sampling error of a phase: 0 in the middle of the phases that work, at most 40
-    /// for all of them, more for other phases.
+    /// Returns the sampling error of a phase: 0 at `middle`, the middle of the phases that work; at
+    /// most 40 for the other phases that work; 100 for all others.
     pub(super) fn phase_error(&self, phase: u8, middle: u8) -> u8 {
         let apart = phase.wrapping_sub(middle) & 31;
         let apart = u32::from(apart.min(32 - apart));

@@ -251,7 +251,8 @@ impl Rtsx {
         Ok(())
     }
 
-    /// Reads the next entry of the SG table.
+    /// Reads the next entry of the SG table into `table`. An error if the table has no further
+    /// entry, or the entry is not valid.
     fn next_piece(&mut self, table: &mut Table) -> Result<(), Bad> {
         if table.last {
             return Err(Bad);

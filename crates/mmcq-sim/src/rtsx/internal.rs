@@ -7,7 +7,7 @@ use super::pads::as_linux_left_it;
 
 const BYTES: usize = 0x4000;
 
-/// Returns the 14 address bits of a register's name.
+/// Returns the 14 address bits of `name`, by which the driver's source names a register.
 pub(super) const fn short(name: u16) -> u16 {
     name & 0x3fff
 }
@@ -30,7 +30,7 @@ impl Registers {
         registers
     }
 
-    /// Returns the value of a register of the PCI Express link (PHY).
+    /// Returns the value of the register `address` of the PCI Express link (PHY).
     pub fn link(&self, address: usize) -> u16 {
         self.1[address]
     }
@@ -44,18 +44,20 @@ impl Registers {
         self.0[usize::from(short(name))] = value;
     }
 
-    /// Returns the 16-bit value of two registers, the lower byte first.
+    /// Returns the 16-bit value of the registers `name` (lower byte) and `name` + 1.
     pub fn pair(&self, name: u16) -> u16 {
         u16::from_le_bytes([self.at(name), self.at(name + 1)])
     }
 
-    /// Returns the 32-bit value of four registers, the lowest byte first.
+    /// Returns the 32-bit value of four registers; `name` is the address of the first, which holds
+    /// the lowest byte.
     pub fn word(&self, name: u16) -> u32 {
         u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
     }
 
-    /// Executes an access to a register of the PCI Express link. The link itself is not modelled: a
-    /// register reads as the value that was last written.
+    /// Executes an access to a register of the PCI Express link, after a write of `control` to its
+    /// control register. The link itself is not modelled: a register reads as the value that was
+    /// last written.
     fn access_link(&mut self, control: u8) {
         let address = usize::from(self.at(phy::ADDRESS));
         if control & phy::WRITE != 0 {
@@ -156,8 +158,8 @@ impl Rtsx {
         }
     }
 
-    /// Handles a write to CARD_STOP: the bits that end the transfer and clear its errors take
-    /// effect at once, and clear themselves.
+    /// Handles a write of the bits `set` to CARD_STOP: the bits that end the transfer and clear its
+    /// errors take effect at once, and clear themselves.
     fn card_stop(&mut self, set: u8, now: u64) {
         if set & card::SD_STOP != 0 {
             self.stop_transfer(now);

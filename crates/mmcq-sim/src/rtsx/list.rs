@@ -148,7 +148,8 @@ impl Rtsx {
         self.go_on(now);
     }
 
-    /// Tests the waiting CHECK entry again, after an event.
+    /// Tests again, after an event, the CHECK entry of the list, which waits until bits of a
+    /// register have a value.
     pub(super) fn check_again(&mut self, now: u64) {
         let Some(list) = self.list.as_ref().filter(|list| list.stage == Stage::Check) else { return };
         let Some(entry) = list.entries.get(list.next).copied().map(Entry::new) else { return };

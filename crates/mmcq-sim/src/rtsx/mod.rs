@@ -243,7 +243,7 @@ impl Rtsx {
         &self.config
     }
 
-    /// Sets pending interrupt bits, whether they are enabled or not.
+    /// Sets the pending interrupt bits `bits`, whether they are enabled or not.
     fn raise(&mut self, bits: u32, now: u64) {
         self.window.pending |= bits;
         self.slot.line.forgive();

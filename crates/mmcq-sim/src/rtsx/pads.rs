@@ -12,7 +12,8 @@ pub(super) const DEVICES: [u16; 7] = [0x5209, 0x5227, 0x522a, 0x5229, 0x5249, 0x
 pub(super) struct Needs {
     /// Value of the supply's bits in PWR_CTL while the weak switch charges the card's capacitors.
     pub partial: u8,
-    /// Shortest time in ns for which the weak switch must charge the capacitors.
+    /// Shortest time in ns for which the weak switch of the card's supply must charge the
+    /// capacitors, before the full switch closes.
     pub partial_ns: u64,
     /// Value of the bits GATE_MASK in the register GATE when the supply of the pads is switched on.
     gate_on: u8,
@@ -56,8 +57,8 @@ pub(super) struct Left {
     pub link: [(usize, u16); 2],
 }
 
-/// Returns the registers as Linux's driver leaves a chip: the pads without supply, CMD and DAT
-/// pulled down, 3.3 V.
+/// Returns the registers as Linux's driver leaves a chip (PCI device ID `device`): the pads without
+/// supply, CMD and DAT pulled down, 3.3 V.
 pub(super) fn as_linux_left_it(device: u16) -> Left {
     let (gate, drive) = match device {
         0x5209 => (pads::GATE_MASK, 1),

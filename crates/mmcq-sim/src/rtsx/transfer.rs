@@ -42,11 +42,12 @@ pub(super) enum Step {
     Silence,
 }
 
-/// The transfer that the card has open. The chip knows it from the card's replies.
+/// The read or write that the card has begun and not ended. The chip knows it from the card's
+/// replies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub flow: Flow,
-    /// Whether the open transfer has moved data.
+    /// Whether data were already transferred since the transfer was opened.
     pub moved: bool,
 }
 

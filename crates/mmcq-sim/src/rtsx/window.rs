@@ -47,7 +47,7 @@ impl Rtsx {
         }
     }
 
-    /// Writes a register; only 4-byte accesses are possible.
+    /// Writes `value` to the register at `offset`. `size` is the number of bytes, and must be 4.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {

@@ -117,7 +117,7 @@ impl S3cSdi {
         active.show_response(&mut self.slot, answer, content[0], errors, now);
     }
 
-    /// Resets the CMD line: everything on it is dropped.
+    /// Resets the circuit of the CMD line: a command or response in progress is dropped.
     pub(super) fn reset_command(&mut self) {
         self.set_timer(Timer::Command, NEVER);
         self.cmd.forget();

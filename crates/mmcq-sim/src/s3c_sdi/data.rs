@@ -40,7 +40,7 @@ pub(super) struct DatLines {
     pub state: State,
     /// The block that is on the lines.
     pub block: Block,
-    /// Number of blocks left to transfer.
+    /// Number of blocks of the transfer that have not been on the lines yet.
     pub(super) left: u32,
     /// Whether the FIFO has received all bytes of the last block.
     pub last: bool,
@@ -135,7 +135,8 @@ impl S3cSdi {
         }
     }
 
-    /// Starts the data of the transfer after the response, at the edge `beat` or later.
+    /// Starts the data of the transfer after the response, at the clock edge `beat` or later.
+    /// `flow`: the card's data for this command.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;

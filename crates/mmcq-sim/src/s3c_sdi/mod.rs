@@ -138,7 +138,7 @@ impl S3cSdi {
         self.slot.set_alarm(timer as usize, at_ns);
     }
 
-    /// Switches the card's power, as the board does.
+    /// Switches the card's power on or off (`on`), as the board does.
     pub fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.supply = on;

@@ -56,7 +56,8 @@ impl Sdhci {
         self.config.spec >= 4 && self.config.capabilities1 & ADMA3 != 0
     }
 
-    /// Writes one word of the 64-bit register 78h. The write of its highest byte in use starts the
+    /// Writes one word of the 64-bit register 78h: the upper one if `upper`. Only the bits in
+    /// `mask` get those of `value`. The write of the register's highest byte in use starts the
     /// list: byte 3 with 32-bit addresses, byte 7 with 64-bit ones.
     pub(super) fn set_list(&mut self, upper: bool, value: u32, mask: u32, now: u64) {
         if self.list.running {

@@ -104,7 +104,8 @@ pub(super) struct CmdLine {
 }
 
 impl Issue {
-    /// Makes a command that the command queue engine sends. `data`: it uses the DAT lines.
+    /// Makes a command that the command queue engine itself sends, with this index and argument.
+    /// `expected`: the kind of response. `data`: the command uses the DAT lines.
     pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
         Issue {
             index,
@@ -327,9 +328,9 @@ impl Sdhci {
         self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    /// Compares a response with what the command expects. Returns the error bits (of register 30h),
-    /// and the content in the order of the response registers. `sent` is the index of the command
-    /// on the line.
+    /// Compares the response `answer` with what the command expects. Returns the error bits (of
+    /// register 30h), and the content in the order of the response registers. `sent`: index of the
+    /// command on the line. `strike`: fault that strikes the response.
     fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
         let long = issue.expected == Expected::Long;
@@ -431,15 +432,16 @@ impl Sdhci {
         }
     }
 
-    /// Checks the R1 of an automatic command for error bits if `checked`, that is, if the
-    /// controller checks the R1 of its main command [SDHC 4.10, 2.2.24]. Returns `errors` with the
-    /// bit of a response error added.
+    /// Checks the R1 of an automatic command (`content`) for error bits if `checked`, that is, if
+    /// the controller checks the R1 of its main command [SDHC 4.10, 2.2.24]. Returns `errors` with
+    /// the bit of a response error added.
     fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
         let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
         errors | if found { int::RESPONSE } else { 0 }
     }
 
     /// Handles the end of an automatic CMD23: sends its main command if there was no error.
+    /// `errors`: the error bits of the command so far; `content`: its response.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
         let checked = issue.mode & mode::RESPONSE_CHECK != 0;

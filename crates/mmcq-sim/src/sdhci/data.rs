@@ -63,7 +63,7 @@ pub(super) struct DatLines {
     /// Whether a fault struck a block of the tuning procedure. Then the procedure finds no sampling
     /// point.
     pub(super) tuning_struck: bool,
-    /// Fault that strikes the present block.
+    /// Fault that strikes the present block; `None`: no fault.
     pub(super) strike: Option<Strike>,
     /// Data that the card's reply to the command announced.
     pub(super) flow: Option<Flow>,
@@ -145,7 +145,8 @@ impl DatLines {
         self.left == self.total
     }
 
-    /// Reserves the DAT lines for a task, or for the busy of a direct command (0 blocks).
+    /// Reserves the DAT lines for a task of this number of blocks (`read`: the card sends them).
+    /// With 0 blocks, for the busy of a direct command.
     pub fn reserve_task(&mut self, read: bool, blocks: u32) {
         self.state = State::Reserved;
         self.tuning = false;
@@ -390,7 +391,8 @@ impl Sdhci {
         }
     }
 
-    /// Ends the transfer with an error; no data are transferred until a reset.
+    /// Ends the transfer with an error, and sets the interrupt status bits `bits`. No data are
+    /// transferred until a reset.
     pub(super) fn data_error(&mut self, bits: u32, now: u64) {
         let task = self.queue_moves();
         self.queue_data_failed(now);

@@ -97,7 +97,8 @@ pub(super) enum Moved {
 struct AdmaError(u8);
 
 impl Sdhci {
-    /// Begins a transfer with DMA.
+    /// Begins the DMA of a command's data with the engine (SDMA or ADMA2) that the registers
+    /// select.
     pub(super) fn dma_begin(&mut self) {
         if self.dma.list.is_some() {
             // The task of the command queue engine has set the address of its list before.
@@ -131,7 +132,8 @@ impl Sdhci {
         self.dma = Dma { engine: Engine::Adma2(bytes), list: Some(list), ..Dma::default() };
     }
 
-    /// Moves the remaining bytes of the present block between the lines and memory.
+    /// Moves the remaining bytes of the present block between the lines and memory. Returns whether
+    /// all bytes were moved, some must wait, or an error has ended the transfer.
     pub(super) fn dma_move(&mut self, now: u64) -> Moved {
         match self.dma.engine {
             Engine::Sdma => self.sdma_move(now),
@@ -160,8 +162,8 @@ impl Sdhci {
         Moved::Failed
     }
 
-    /// Copies `n` bytes of the block, from its byte `offset` on, to memory or from memory. Returns
-    /// false for a bus error.
+    /// Copies `n` bytes of the block, from its byte `offset` on, to memory at `address` (a read) or
+    /// from there (a write). Returns false for a bus error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
         let mistakes = self.config.mistakes;
@@ -298,8 +300,9 @@ impl Sdhci {
         Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
     }
 
-    /// Fetches descriptors until one has data, if the present one has no bytes left. Returns false
-    /// at the end of the table.
+    /// Makes sure that the present ADMA2 descriptor has data left: otherwise fetches descriptors,
+    /// each `bytes` bytes long, until one has data. Returns false at the end of the table, and if
+    /// the DMA is stuck.
     fn adma_data(&mut self, bytes: u8, now: u64) -> Result<bool, AdmaError> {
         let mut idle = 0;
         while self.dma.left == 0 {
@@ -368,8 +371,8 @@ impl Sdhci {
         *self.dma.list.as_mut().unwrap_or(&mut self.regs.adma_address) = at;
     }
 
-    /// Returns the length in a transfer descriptor; a length of 0 means the largest one [SDHC
-    /// 1.13.3].
+    /// Returns the length in bytes in `head`, the first word of a transfer descriptor; a length of
+    /// 0 means the largest one [SDHC 1.13.3].
     fn length(&self, head: u32) -> u32 {
         let low = head >> 16;
         if low == 0 && self.config.mistakes.zero_length_moves_nothing {

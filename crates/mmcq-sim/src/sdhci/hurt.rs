@@ -38,7 +38,7 @@ pub(super) struct Hurt {
 
 impl Sdhci {
     /// Applies a fault whose effect is special to SDHCI controllers (stuck circuit or line, drift).
-    /// Returns any other fault, which the caller has to apply.
+    /// Returns any other fault, which the caller has to apply; `None`: the fault was applied.
     pub(super) fn hurt_by(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
         match strike {
             Strike::Stuck if matches!(point, Point::Command | Point::Response) => {

@@ -14,19 +14,20 @@ pub struct Mistakes {
     pub zero_length_moves_nothing: bool,
     /// DMA moves whole words of 4 bytes, and loses the last bytes of an odd length.
     pub odd_bytes_lost: bool,
-    /// After a change of clock, width or data rate the controller sends no command until the driver
-    /// resets the CMD circuit.
+    /// True: after a change of clock, width or data rate the controller sends no command until the
+    /// driver resets the CMD circuit.
     pub change_hangs_lines: bool,
     /// Delay in ns of the buffer ready bits in the Present State register after their interrupt.
     pub buffer_late_ns: u64,
-    /// The controller does not send the automatic CMD23, but sends the main command.
+    /// True: the controller does not send the automatic CMD23, but sends the main command.
     pub auto_count_missing: bool,
-    /// The controller does not send a CMD23; only a reset of the CMD circuit ends the command.
+    /// True: the controller never sends a CMD23 that it was given; only a reset of the CMD circuit
+    /// ends the command.
     pub count_hangs: bool,
     /// Delay in ns after which an abort command without busy raises a second Transfer Complete; 0:
     /// no second one.
     pub stop_completes_after_ns: u64,
-    /// With High Speed Enable set, the controller samples data at the wrong clock edge.
+    /// True: with High Speed Enable set, the controller samples data at the wrong clock edge.
     pub high_speed_breaks_reads: bool,
     /// The capabilities registers (40h and 44h) read as 0, so that the driver cannot read what the
     /// controller supports.
@@ -43,14 +44,16 @@ pub struct Mistakes {
     pub reset_needs_clock: bool,
     /// The controller ignores a new SDMA address while a transfer is under way, as QEMU does.
     pub sdma_address_ignored: bool,
-    /// The controller ignores a request to stop at a block gap while the lines already wait at one.
+    /// True: the controller ignores a request to stop at a block gap while the lines already wait
+    /// at one.
     pub gap_unnoticed: bool,
     /// The controller moves data only with commands that start a transfer on the card. Another
     /// command with data (such as a CMD13 that carries blocks of an open write) gets its response,
     /// but its data never move.
     pub carried_data_stay: bool,
-    /// Some commands with data start no transfer on the card, such as a CMD13 that carries blocks
-    /// of an open write. The controller reports such data as sent and drops them, as QEMU does.
+    /// True: the controller loses the data of commands that normally have none, such as a CMD13
+    /// that carries blocks of an open write. It starts no transfer on the card for them, reports
+    /// the data as sent and drops them, as QEMU does.
     pub carried_data_lost: bool,
     /// The first block after a stop of SDMA at a boundary is lost: in a read this block does not
     /// reach memory, and in a write the block after it is sent in its place.

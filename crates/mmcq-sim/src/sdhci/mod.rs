@@ -169,7 +169,8 @@ impl Core for Sdhci {
 }
 
 impl Sdhci {
-    /// Makes a controller in its state after power-on reset, at time 0.
+    /// Makes a controller in its state after power-on reset, at time 0. `memory`: what its DMA
+    /// accesses; `card`: the card in its slot.
     pub fn new(
         config: SdhciConfig,
         memory: impl DeviceMemory + 'static,
@@ -204,8 +205,9 @@ impl Sdhci {
         self.slot.set_alarm(timer as usize, NEVER);
     }
 
-    /// Updates the interrupt that the card holds on DAT1, and the time at which it may change. In
-    /// 4-bit mode data hide it [SDIO 8.1.2].
+    /// Updates the state of the card interrupt that the model shows, and the time at which the card
+    /// may change it. In 4-bit mode the interrupt is hidden while data are on the lines [SDIO
+    /// 8.1.2].
     pub(super) fn look_at_card(&mut self, now: u64) {
         if !self.functions {
             return;
@@ -224,8 +226,8 @@ impl Sdhci {
         }
     }
 
-    /// Raises or lowers the card interrupt (DAT1), for a test without a model of the card that
-    /// interrupts.
+    /// Raises the card interrupt (DAT1) if `level`, otherwise lowers it, for a test without a model
+    /// of the card that interrupts.
     pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.card_interrupt = level;

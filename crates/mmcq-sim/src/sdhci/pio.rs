@@ -22,8 +22,8 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Begins a transfer through the data port. `blocks` is the number of blocks that the host must
-    /// write.
+    /// Begins a transfer through the data port. `block`: bytes in a block; `slots`: number of
+    /// blocks that the buffer can hold. `write`: the host writes the data, `blocks` blocks in all.
     pub fn begin(&mut self, block: usize, slots: u8, write: bool, blocks: u64) {
         self.clear();
         self.block = block;

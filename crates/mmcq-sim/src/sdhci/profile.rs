@@ -69,7 +69,8 @@ impl Profile {
         Some(Self::from_toml(text, name))
     }
 
-    /// Parses a profile from TOML. `Err` is one line with the key, the value and what was expected.
+    /// Parses a profile from TOML; `name` is the file's name in errors. `Err` is one line with the
+    /// key, the value and what was expected.
     pub fn from_toml(text: &str, name: &str) -> Result<Profile, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());

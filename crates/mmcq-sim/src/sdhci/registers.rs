@@ -58,7 +58,7 @@ impl Registers {
     }
 }
 
-/// Returns the mask of the bytes in a 32-bit word that an access uses.
+/// Returns the mask of the bytes in a 32-bit word that an access of `size` bytes at `offset` uses.
 fn lanes(offset: u16, size: u8) -> u32 {
     let mask = match size {
         1 => 0xff,
@@ -73,7 +73,7 @@ fn merge(old: u32, new: u32, mask: u32) -> u32 {
     old & !mask | new & mask
 }
 
-/// Returns whether the access has 1, 2 or 4 bytes and an aligned offset.
+/// Returns whether an access of `size` bytes at `offset` has 1, 2 or 4 bytes and is aligned.
 fn well_formed(offset: u16, size: u8) -> bool {
     matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into())
 }
@@ -89,7 +89,7 @@ const RESET_LINE: u8 = 0x10;
 const MALFORMED: &str = "an access that is not aligned, or of no register [SDHC 2.1]";
 
 impl Sdhci {
-    /// Reads a register; `size` is 1, 2 or 4 bytes.
+    /// Reads the register at `offset`; `size` is 1, 2 or 4 bytes.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         let ones = lanes(0, size);
@@ -111,7 +111,7 @@ impl Sdhci {
         self.word(offset & !3, now) >> (u32::from(offset & 3) * 8) & ones
     }
 
-    /// Writes a register; `size` is 1, 2 or 4 bytes.
+    /// Writes `value` to the register at `offset`; `size` is 1, 2 or 4 bytes.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -137,7 +137,8 @@ impl Sdhci {
         self.look_at_card(now);
     }
 
-    /// Returns whether the access is aligned and inside the register space.
+    /// Returns whether an access of `size` bytes at `offset` is aligned and inside the register
+    /// space.
     fn is_register(&self, offset: u16, size: u8) -> bool {
         well_formed(offset, size) && offset < self.config.register_bytes
     }

@@ -70,7 +70,8 @@ pub(super) struct Front {
     /// Number of busy bytes that the card still sends after its response. It ignores the master
     /// meanwhile.
     busy_bytes: u8,
-    /// Command index, and data that follow the response.
+    /// Index of the command whose response is being sent, and the data that follow this response;
+    /// `None`: no data follow.
     flow: Option<(u8, Flow)>,
     sending: Sending,
     taking: Taking,
@@ -183,7 +184,8 @@ impl SpiSlot {
         }
     }
 
-    /// Prepares the next block of a read, for the time at which the bus is free.
+    /// Prepares the next block of a read, with `len` data bytes, for the time at which the bus is
+    /// free. At the card's end there is no block.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);
@@ -213,9 +215,9 @@ impl SpiSlot {
         };
     }
 
-    /// Applies faults to a block on its way from the card to the master. With `whole` as false, a
-    /// quirk or a fault has damaged the block before: one bit is flipped. Returns the extra delay
-    /// in ns.
+    /// Applies faults to the block `bytes` on its way from the card to the master. With `whole` as
+    /// false, a quirk or a fault has damaged the block before: one bit is flipped. Returns the
+    /// extra delay in ns.
     fn hurt_read(&mut self, bytes: &mut [u8], whole: bool, now_ns: u64) -> u64 {
         if !whole {
             flip(&mut bytes[1..], 77);
@@ -378,7 +380,7 @@ impl SpiSlot {
         self.respond(reply.r1, reply.rest(), now_ns);
     }
 
-    /// Makes the card send R1 and the bytes after it.
+    /// Makes the card send `r1`, and then the bytes in `rest`.
     fn respond(&mut self, r1: u8, rest: &[u8], now_ns: u64) {
         let mut r1 = r1;
         match self.strike(Point::Response, now_ns) {

@@ -14,7 +14,7 @@ use crate::time::Time;
 pub struct SpiLine {
     /// The SPI bus with its card.
     pub slot: Rc<RefCell<SpiSlot>>,
-    /// Time of the code that uses the bus.
+    /// Virtual time of the code that uses the bus.
     pub time: Time,
 }
 

@@ -80,11 +80,11 @@ pub struct Habits {
     /// Whether the card misses a block whose token follows the response without a gap. The standard
     /// requires a gap of at least one byte (N_WR).
     pub needs_gap: bool,
-    /// Whether the card ends an open transfer when chip select goes high.
+    /// Whether the card ends a transfer of several blocks when chip select goes high.
     pub deselect_ends: bool,
     /// Number of busy bytes (00h) that the card sends after the response to CMD55.
     pub busy_after_prefix: u8,
-    /// Whether the card notices a high chip select only when the next clock comes.
+    /// Whether a high chip select has an effect on the card only when the next clock comes.
     pub deselect_by_clock: bool,
     /// Whether a selected card ignores all commands if the last byte on the bus before its
     /// selection was not FFh, but a byte for another device.
@@ -134,13 +134,15 @@ pub struct SpiSlot {
     clocks: u32,
     shift: Shift,
     front: Front,
-    /// Byte that the card still sends on DO after chip select went high.
+    /// Byte that the card still sends on DO after chip select went high; `None`: it sends nothing
+    /// more.
     last: Option<u8>,
-    /// Fault: level at which DO is stuck.
+    /// Fault: level (0x00 or 0xff) at which DO is stuck; `None`: no fault.
     stuck: Option<u8>,
     /// Fault: whether the card sends nothing until power-off.
     mute: bool,
-    /// Whether chip select went high and the card has not noticed it yet.
+    /// Whether chip select went high and the card has not reacted to that yet, because it needs a
+    /// clock for it.
     unseen: bool,
     /// Whether the last byte that was sent while chip select was high, to another device, was not
     /// FFh.
@@ -227,8 +229,8 @@ impl SpiSlot {
         self.begin_again(now_ns);
     }
 
-    /// Resets the state of the bus for a card that was inserted or got power: it has seen no clock,
-    /// and nothing is under way.
+    /// Resets the state of the bus for a card that was inserted or got power: it has got no clock
+    /// pulse yet, and nothing is under way.
     fn begin_again(&mut self, now_ns: u64) {
         self.clocks = 0;
         self.slot.bus.clock_hz = 0;
@@ -260,8 +262,8 @@ impl SpiSlot {
         }
     }
 
-    /// Makes the card react to a change of chip select that it has noticed: it drops an incomplete
-    /// byte or frame.
+    /// Reacts to a change of chip select (now low if `low`) that has reached the card: the card
+    /// drops an incomplete byte or frame.
     fn selection_seen(&mut self, low: bool, now_ns: u64) {
         self.shift = Shift::default();
         self.front.forget_frame();
@@ -296,8 +298,8 @@ impl SpiSlot {
         (back, self.reach(end.ns()))
     }
 
-    /// Sends these bytes one after the other from this time on, and replaces them by the received
-    /// bytes. Returns the end of the last one in ns.
+    /// Sends these bytes one after the other from the time `start_ns` on, and replaces them by the
+    /// received bytes. Returns the end of the last one in ns.
     pub fn transfer(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let mut at = Beat::new(self.reach(start_ns), self.hz);
         for byte in bytes {
@@ -308,8 +310,8 @@ impl SpiSlot {
         self.reach(at.ns())
     }
 
-    /// Sends these bytes like [`transfer`](Self::transfer), for a master with DMA: an interrupt
-    /// comes at their end. Returns this end in ns.
+    /// Sends `bytes` from `start_ns` on like [`transfer`](Self::transfer), for a master with DMA:
+    /// an interrupt comes at their end. Returns this end in ns.
     pub fn transfer_and_tell(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let end_ns = self.transfer(bytes, start_ns);
         self.slot.set_alarm(0, end_ns);
@@ -332,7 +334,8 @@ impl SpiSlot {
         if self.slot.card().is_some() { self.stuck.unwrap_or(back) } else { 0xff }
     }
 
-    /// Exchanges a byte while chip select is high. A card in SD mode takes DI for its CMD line.
+    /// Exchanges a byte while chip select is high: sends `out`, from `start_ns` to `end_ns`, and
+    /// returns the received byte. A card in SD mode takes DI for its CMD line.
     fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
         if std::mem::take(&mut self.unseen) {
             self.selection_seen(false, start_ns);
@@ -405,7 +408,7 @@ impl SpiSlot {
         output >> (7 - self.shift.bits) & 1
     }
 
-    /// Gives the card one bit from DI.
+    /// Gives the card one bit from DI: `level` is 0 or 1.
     fn bit(&mut self, level: u8, now_ns: u64) {
         self.shift.input = self.shift.input << 1 | level;
         self.shift.bits += 1;
@@ -425,7 +428,8 @@ impl SpiSlot {
         }
     }
 
-    /// Calls the card, if it has an SPI mode. The time that it gets never decreases.
+    /// Calls `call` with the card and the time in ns, if the card has an SPI mode; returns `None`
+    /// otherwise. The time is `now_ns`, or the time of an earlier call if that is later.
     fn card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut SdCard, u64) -> T) -> Option<T> {
         self.slot.with_card(now_ns, |card, now_ns| card.spi().map(|card| call(card, now_ns))).flatten()
     }

@@ -14,13 +14,13 @@ use std::rc::Rc;
 pub struct Board {
     /// Model of the controller.
     pub model: Rc<RefCell<Stm32Sdmmc>>,
-    /// Time of the code that calls the board.
+    /// Virtual time of the code that calls the board.
     pub time: Time,
     /// Whether the clock tree has a reset line for the controller.
     pub resets: bool,
     /// Number of taps of the delay block; 0: the board has no delay block.
     pub taps: u8,
-    /// Fault: tap at which the delay block stays, whatever software sets.
+    /// Fault: tap at which the delay block stays, whatever software sets; `None`: no fault.
     pub stuck_at: Option<u8>,
     /// Whether the lines are fixed at 1.8 V.
     pub signal18_fixed: bool,

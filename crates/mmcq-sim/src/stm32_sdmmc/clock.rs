@@ -45,7 +45,7 @@ enum Switch {
 pub(super) struct Clock {
     pub supply: bool,
     pub signal18: bool,
-    /// Phase of the receive clock that the delay block gives.
+    /// Number of the phase of the receive clock that the delay block gives.
     pub phase: u8,
     /// Whether the 74 clocks after power-on are over.
     pub enabled: bool,
@@ -72,7 +72,7 @@ impl Clock {
 }
 
 impl Stm32Sdmmc {
-    /// Writes the register POWER: power state, and steps of the voltage switch.
+    /// Writes `value` to the register POWER: power state, and steps of the voltage switch.
     pub(super) fn set_power(&mut self, value: u32, now: u64) {
         let old = self.regs.power;
         let state = match (old & power::STATE, value & power::STATE) {
@@ -120,8 +120,8 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Writes the clock control register (CLKCR). The write is refused while a command or data are
-    /// active.
+    /// Writes `value` to the clock control register (CLKCR). The write is refused while a command
+    /// or data are active.
     pub(super) fn set_clock(&mut self, value: u32, now: u64) {
         let value = value & clkcr::ALL;
         if self.cmd.active() || self.dat.active() {

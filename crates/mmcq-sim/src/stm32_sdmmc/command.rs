@@ -11,7 +11,7 @@ use crate::slot::Core;
 /// Number of clocks after a response at which the controller samples DAT0 a second time.
 const SAMPLE_CLK: u64 = 2;
 
-/// Type of response that the command path expects.
+/// Type of response that the controller expects for the command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     Nothing,
@@ -44,7 +44,7 @@ impl Issued for Issue {
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl Stm32Sdmmc {
-    /// Writes the register CMD, and issues the command that it describes.
+    /// Writes `value` to the register CMD, and issues the command that it describes.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         if self.cmd.active() {
             // During a command, only the bit DTHOLD can change.

@@ -68,9 +68,9 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    /// The block that is on the lines.
+    /// The block whose bits pass the data lines now.
     pub block: Block,
-    /// Number of bytes of the blocks of this transfer that have not ended yet.
+    /// Number of bytes of this transfer that belong to blocks which have not ended yet.
     pub(super) left: usize,
     /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,
@@ -102,7 +102,8 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::WriteHeld)
     }
 
-    /// Returns whether the path is in a read wait that stops the clock.
+    /// Returns whether the data path is in a read wait that stops the clock. `dctrl`: value of the
+    /// data control register (DCTRL), which selects that kind of read wait.
     pub fn waits_without_clock(&self, dctrl: u32) -> bool {
         self.state == State::ReadWait && dctrl & dctrl::WAIT_MODE != 0
     }
@@ -133,7 +134,8 @@ impl DatLines {
 }
 
 impl Stm32Sdmmc {
-    /// Starts the data path for a command.
+    /// Starts the data path for a command. `flow`: what the card sends or expects on the DAT lines
+    /// after it. `beat`: clock edge from which the lines are used.
     pub(super) fn enable_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         let control = self.regs.dctrl;
         let mode = control >> dctrl::MODE_SHIFT & 3;
@@ -283,8 +285,8 @@ impl Stm32Sdmmc {
         self.finish(sta::ABORTED, now);
     }
 
-    /// Resets the FIFO after a write of the bit FIFORST, if data were aborted or failed, or the
-    /// data path is held.
+    /// Handles a write of the bit FIFORST: empties the FIFO if the data were aborted or failed, and
+    /// ends a hold of the data path (bit DTHOLD). Otherwise the bit has no effect.
     pub(super) fn fifo_was_reset(&mut self, now: u64) {
         match self.dat.state {
             State::Aborting => {
@@ -320,7 +322,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Ends a held read, if the FIFO is empty and (without IDMA) the CPU has reset it.
+    /// Ends a read that is held between two blocks (bit DTHOLD), if the FIFO is empty and, without
+    /// IDMA, the CPU has reset it.
     pub(super) fn hold_goes_on(&mut self, now: u64) {
         let reset = self.by_idma() || self.regs.dctrl & dctrl::FIFO_RESET != 0;
         if self.fifo.is_empty() && reset {
@@ -434,7 +437,7 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::DataTimeout, NEVER);
     }
 
-    /// Starts the clock again.
+    /// Lets the card's clock run again, if a full or empty FIFO or a read wait has stopped it.
     pub(super) fn end_hold(&mut self, now: u64) {
         let stands = self.dat.held() || self.dat.waits_without_clock(self.regs.dctrl);
         if !stands {

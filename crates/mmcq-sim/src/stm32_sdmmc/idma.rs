@@ -20,7 +20,7 @@ pub(super) struct Idma {
     hangs: bool,
 }
 
-/// Result of moving bytes by the IDMA.
+/// What the internal DMA (IDMA) did when it was to move bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,
@@ -34,7 +34,7 @@ pub(super) enum Moved {
 struct Bad;
 
 impl Stm32Sdmmc {
-    /// Prepares the IDMA for the data of a command.
+    /// Prepares the controller's internal DMA (IDMA) for the data of a new command.
     pub(super) fn idma_begins(&mut self, now: u64) {
         let control = self.regs.idma_control;
         let second = usize::from(control & idma::SECOND != 0);
@@ -58,7 +58,7 @@ impl Stm32Sdmmc {
     }
 
     /// Moves the bytes of a block by IDMA: from `bytes` to memory if `to_memory`, otherwise from
-    /// memory to `bytes`.
+    /// memory to `bytes`. Returns how far this went.
     pub(super) fn idma_moves(&mut self, bytes: &mut [u8], to_memory: bool, now: u64) -> Moved {
         let mut done = 0;
         while done < bytes.len() {
@@ -100,7 +100,7 @@ impl Stm32Sdmmc {
     }
 
     /// Ends a buffer that is not the last, and sets the flag "buffer transfer complete" (IDMABTC).
-    /// With two buffers, the other one is used next.
+    /// If the IDMA has two buffers, it uses the other of the two next.
     fn buffer_ends(&mut self) {
         self.regs.status |= sta::IDMA_BUFFER;
         if self.config.buffers == Buffers::Double {

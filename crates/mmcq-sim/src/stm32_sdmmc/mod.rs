@@ -170,8 +170,8 @@ impl Stm32Sdmmc {
         &self.config
     }
 
-    /// Resets the controller by its reset line in the clock tree. Registers, both paths, FIFO and
-    /// IDMA are then as after power-on [58.6.7].
+    /// Resets the controller by its reset line in the clock tree. Registers, command path, data
+    /// path, FIFO and IDMA are then as after power-on [58.6.7].
     pub fn reset(&mut self, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {

@@ -45,7 +45,7 @@ fn ones(size: u8) -> u32 {
 }
 
 impl Stm32Sdmmc {
-    /// Returns whether a register exists at this offset.
+    /// Returns whether a register exists at the byte offset `offset`.
     fn known(&self, offset: u16) -> bool {
         match offset {
             reg::FIFOTHR => self.config.version == Version::V3,
@@ -55,7 +55,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Reads a register. Only 4-byte accesses are possible; any other is a bus error [58.10].
+    /// Reads the register at `offset`. Only accesses with a `size` of 4 bytes are possible; any
+    /// other is a bus error [58.10].
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -75,7 +76,8 @@ impl Stm32Sdmmc {
         self.word(offset)
     }
 
-    /// Writes a register; only 4-byte accesses are possible.
+    /// Writes `value` to the register at `offset`; only accesses with a `size` of 4 bytes are
+    /// possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {

@@ -1,8 +1,9 @@
 //! Tests that every kind of card comes up, at the speed that chip and board allow.
 
-use super::{Chip, Rig};
+use super::{Chip, Rig, buffer};
 use crate::timed;
 use mmcq::card::{self, Family};
+use mmcq::engine::Error;
 use mmcq::host::{Timing, Width};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
@@ -42,6 +43,26 @@ fn every_card_comes_up_on_a_u5_with_a_list() {
 #[test]
 fn every_card_comes_up_on_an_n6_with_a_list() {
     every_card_comes_up::<64>(Chip::of(Stm32SdmmcConfig::N6));
+}
+
+/// Checks a slot without card detection: if it is empty, no card responds to any command. A card
+/// that has responded once is there, and the error says what failed.
+#[test]
+fn a_slot_in_which_no_card_responds_has_no_card() {
+    let empty = || Rig::<1>::new(None, Chip::of(Stm32SdmmcConfig::H7));
+    let rig = empty();
+    assert_eq!(rig.bring_up(card::Options::DEFAULT), Err(Error::NoCard));
+    assert!(rig.time.now() < 1_500_000_000, "{} ns", rig.time.now());
+    let options = card::Options::DEFAULT;
+    let rig = empty();
+    assert_eq!(rig.drive(card::bring_up_sd(&rig.stack, buffer(1), options)).0, Err(Error::NoCard));
+    let rig = empty();
+    assert_eq!(rig.drive(card::bring_up_emmc(&rig.stack, buffer(1), options)).0, Err(Error::NoCard));
+    let card = timed::card(&timed::profile("sdhc-16g-hs"));
+    let rig = Rig::<1>::new(Some(card), Chip::of(Stm32SdmmcConfig::H7));
+    rig.faults(Plan::none().from(Point::Command, 6, Strike::Lost));
+    let failed = rig.bring_up(options).unwrap_err();
+    assert!(matches!(failed, Error::Host(_)), "{failed}");
 }
 
 /// Checks that the bits for a level shifter stay set in POWER and CLKCR, through power cycles and

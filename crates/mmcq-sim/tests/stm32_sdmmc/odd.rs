@@ -86,14 +86,18 @@ fn memory_out_of_reach_is_refused() {
 }
 
 /// Checks packets of any length in both directions on an I/O card, driven by the card's interrupt.
+/// Also blocks that are shorter than a cache line, such that the packet is a whole number of blocks
+/// but not of lines.
 #[test]
 fn packets_of_any_length_arrive_whole_and_answers_leave() {
-    for (model, payload) in [
-        (Stm32SdmmcConfig::H7, 2048),
-        (Stm32SdmmcConfig::H7, 1),
-        (Stm32SdmmcConfig::H7, 31),
-        (Stm32SdmmcConfig::H7, 517),
-        (Stm32SdmmcConfig::N6, 62),
+    for (model, payload, block, line) in [
+        (Stm32SdmmcConfig::H7, 2048, 512, 1),
+        (Stm32SdmmcConfig::H7, 1, 512, 1),
+        (Stm32SdmmcConfig::H7, 31, 512, 1),
+        (Stm32SdmmcConfig::H7, 517, 512, 1),
+        (Stm32SdmmcConfig::N6, 62, 512, 1),
+        (Stm32SdmmcConfig::H7, 33 * 16, 16, 64),
+        (Stm32SdmmcConfig::H7, 100 * 8 + 3, 8, 32),
     ] {
         let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap();
@@ -105,14 +109,15 @@ fn packets_of_any_length_arrive_whole_and_answers_leave() {
         }
         let (card, mut handles) = profile.build();
         let counts = handles.remove(0).1;
-        let rig = Rig::<1>::new(Some(Box::new(card)), Chip::of(model));
+        let memory = MemoryConfig { line, align: line as usize, ..MemoryConfig::BITS32 };
+        let rig = Rig::<1>::new(Some(Box::new(card)), Chip { memory, ..Chip::of(model) });
         rig.drive(async {
-            let card = bring_up_io(&rig.stack, bytes(512), Options::DEFAULT).await.0;
+            let card = bring_up_io(&rig.stack, odd_blocks(1, 0), Options::DEFAULT).await.0;
             let card = card.unwrap_or_else(|error| panic!("{error}"));
             let function = Function::new(&rig.stack, &card, 1).unwrap();
             let mut irq = CardInterrupt::new(&rig.stack, &card);
-            let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
-            let (mut buf, mut reply) = (bytes(2048), bytes(100));
+            let bluetooth = TypeA::open(function, &mut irq, block).await.unwrap();
+            let (mut buf, mut reply) = (odd_blocks(4, 0), odd_blocks(1, 0));
             for number in 0..20 {
                 let received;
                 (received, buf) = bluetooth.receive(&mut irq, buf).await;

@@ -65,7 +65,8 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
         self.moved(lba, buf, false).await
     }
 
-    /// Writes the whole blocks of an owned buffer from `lba` on.
+    /// Writes all whole blocks of the buffer to the partition, from block `lba` on. Returns the
+    /// buffer with the result.
     pub async fn write(&self, lba: u32, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         if !self.writable {
             return (Err(BlockError { error: Error::Protected, blocks_done: 0 }), buf);

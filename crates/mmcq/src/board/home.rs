@@ -1,4 +1,4 @@
-//! The static place of a stack.
+//! A place for a stack in a `static`; the program puts the stack there at run time.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

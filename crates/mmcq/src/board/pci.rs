@@ -55,7 +55,8 @@ pub struct Address {
 /// Access to the configuration of all functions, 32 bits at a time; `offset` is a multiple of 4
 /// below 256.
 pub trait ConfigSpace {
-    /// Reads a register; all ones where there is no function.
+    /// Reads the 32-bit register at `offset` of the configuration space of the function `at`;
+    /// returns all ones if there is no such function.
     fn read(&self, at: Address, offset: u16) -> u32;
     /// Writes a register. A write may place a device's registers over memory, or let a device
     /// access memory. The code that makes the configuration space is responsible for such writes

@@ -226,8 +226,8 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
     session.refuse(Breach::EmmcPowerUp)
 }
 
-/// Writes one byte of EXT_CSD by CMD6, waits for the end of busy, and reads the status that shows
-/// whether the device has written it.
+/// Writes `value` to byte `index` of EXT_CSD by CMD6, waits for the end of busy for at most
+/// `timeout_ns`, and reads the status that shows whether the device has written the byte.
 pub(super) async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     index: u8,
@@ -237,8 +237,9 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
-/// Sets byte `index` of EXT_CSD to 1, to enable a function that bring-up does not need. Returns
-/// false if the device refuses; bring-up then continues without the function.
+/// Sets byte `index` of EXT_CSD to 1, with a busy of at most `timeout_ns`, to enable a function
+/// that bring-up does not need. Returns false if the device refuses; bring-up then continues
+/// without the function.
 async fn optional_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     index: u8,

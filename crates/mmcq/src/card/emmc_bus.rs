@@ -89,8 +89,9 @@ pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
 /// Number of tries of each bus width, since a single lost block does not prove bad lines.
 const TRIES: u32 = 2;
 
-/// Finds the best timing and its bus width, and sets the bus to that width, with the power class
-/// that the timing needs.
+/// Finds the best timing and its bus width, sets the bus to that width, with the power class that
+/// the timing needs, and returns both. `bounds`: what host and board can do; `offered`: what the
+/// device can do.
 ///
 /// Some boards do not connect all data lines of controller and device, or cross them. The
 /// standard's bus test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC.
@@ -142,7 +143,7 @@ fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
 }
 
 /// Sets BUS_WIDTH on the device, and then the width on the controller; `extra` adds DDR or enhanced
-/// strobe.
+/// strobe. `switch_ns`: longest busy of the switch.
 async fn set_width<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     width: Width,
@@ -159,9 +160,9 @@ async fn set_width<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Switches from legacy timing to a faster one; the bus width is already set
-/// [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. `strength` is the driver strength in each timing on the way.
-/// Returns the clock in hertz.
+/// Switches from legacy timing to `timing`; the bus width is already set [eMMC 6.6.2.3, 6.6.2.4,
+/// 6.6.5]. `strength` is the driver strength in each timing on the way, `switch_ns` the longest
+/// time in ns of a CMD6. Returns the clock in hertz.
 pub(super) async fn go_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -240,8 +241,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Sets HS_TIMING on the device, then timing and clock on the controller. Then reads a status in
-/// the new timing.
+/// Sets HS_TIMING on the device to `value`, then timing and clock on the controller. Then reads a
+/// status in the new timing. `switch_ns`: longest time in ns of the switch of the device.
 async fn switch_timing<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     value: u8,

@@ -135,7 +135,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
     Ok(found)
 }
 
-/// Reads one byte of a register set; returns 0 if the byte does not exist.
+/// Reads byte `at` of a register set; returns 0 if the byte does not exist.
 async fn ability<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     set: Extension,
@@ -229,7 +229,7 @@ fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: F
 pub(super) enum Cache {
     /// The card reports that the cache is enabled.
     On,
-    /// The card reports that the cache is disabled; the session has the error.
+    /// The card reports that the cache is disabled. The bring-up session has stored the error.
     Off,
     /// The card has not reported the state; the session has the error. Flush the cache as if it
     /// were enabled.

@@ -13,7 +13,7 @@ use crate::task::Platform;
 /// Time without power, in nanoseconds. The supply must have fallen before it rises again, or a card
 /// keeps 1.8 V on its signal lines.
 const POWER_OFF_NS: u32 = 2 * timing::sd::POWER_OFF_NS as u32;
-/// Time for the supply to rise, in nanoseconds.
+/// Time for the supply to rise, in nanoseconds: twice the time of the standard, as a margin.
 const POWER_UP_NS: u32 = 2 * timing::sd::POWER_UP_NS as u32;
 /// Time for 74 clocks at 400 kHz, in nanoseconds, with a margin.
 const CLOCKS_74_NS: u32 = 500_000;

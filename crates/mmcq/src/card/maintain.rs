@@ -146,8 +146,9 @@ pub async fn sanitize<B: Platform, const N: usize>(
     (result, scratch)
 }
 
-/// Sends CMD6 and waits for the end of its busy, as one request. The request fails if another card
-/// than `card` is in the slot.
+/// Writes `value` to byte `byte` of EXT_CSD by CMD6, and waits for the end of its busy, as one
+/// request. `timeout_ns`: longest busy in ns. The request fails if another card than `card` is in
+/// the slot.
 pub(super) async fn switch<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

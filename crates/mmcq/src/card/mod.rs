@@ -269,8 +269,10 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     }
     let mut session = Session::new(stack, scratch);
     stack.enter((), |engine| engine.set_card_params(None));
-    let result =
-        attempts::<F, B, N>(&mut session, options, FRESH_STARTS).await.map_err(|Failed| session.error);
+    let result = attempts::<F, B, N>(&mut session, options, FRESH_STARTS).await.map_err(|Failed| {
+        // If something has responded, the error tells more.
+        if session.heard_nothing() { Error::NoCard } else { session.error }
+    });
     match &result {
         Ok(found) => {
             let params = F::target(found);

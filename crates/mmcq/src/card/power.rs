@@ -7,6 +7,7 @@ use super::session::{Failed, Session};
 use super::{Card, Family, extension};
 use crate::engine::{Abilities, Breach, CardNumber, CardParams, DmaBuf, Error, Kind, Request};
 use crate::host::BusOp;
+use crate::sched::Profile;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::response::State;
@@ -18,7 +19,7 @@ use crate::task::{Platform, Stack};
 pub enum Off {
     /// Little time, for example because the battery is low: the card does only what is necessary.
     Short,
-    /// Enough time: the card may do its housekeeping.
+    /// The card has enough time before its power is switched off, and may do its housekeeping.
     Long,
 }
 
@@ -32,7 +33,8 @@ const REVISION_NOTIFIES: u8 = 6;
 /// Largest number of flushes before sleep or power-off, if other clients write in between.
 const ROUNDS: u32 = 16;
 
-/// Flushes the cache, notifies the card of power-off, and switches its supply off.
+/// Flushes the cache, notifies the card of power-off, and switches its supply off. Before that, a
+/// supervisor that is at work finishes its work.
 ///
 /// # Errors
 /// After these errors nothing was done, and the supply is still on. [`Error::Full`],
@@ -57,6 +59,8 @@ pub async fn power_off<B: Platform, const N: usize>(
         return (flushed.map(|_| ()), session.into_scratch());
     }
     if flushed != Ok(true) {
+        // A supervisor that is at work would give the card to the engine afterwards.
+        await_supervisor(stack).await;
         // The supply is switched off in any case; the next flush reports what is lost by that.
         let lost = stack.with(|engine| {
             let before = engine.losses();
@@ -91,6 +95,18 @@ async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<b
         }
     }
     Ok(false)
+}
+
+/// Waits until the supervisor has finished the work for which the engine has asked it. The wait ends
+/// early if other clients bring new work again and again.
+async fn await_supervisor<B: Platform, const N: usize>(stack: &Stack<B, N>) {
+    for _ in 0..ROUNDS {
+        if !B::Profile::RECOVERS || !stack.with(|engine| engine.asks_for_help()) {
+            return;
+        }
+        // A pause is not urgent, so it begins when the supervisor has finished.
+        let _ = stack.request(Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY)).await;
+    }
 }
 
 async fn notify<B: Platform, const N: usize>(
@@ -231,6 +247,7 @@ pub async fn awake<B: Platform, const N: usize>(
 const WAKE_TRIES: u32 = 2;
 
 /// Sends CMD5 and CMD7, and reads the status that shows whether the device is back in `tran`.
+/// `sleep_ns`: longest time in ns that the device needs to wake up.
 pub(super) async fn wake<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     sleep_ns: u64,

@@ -126,7 +126,8 @@ impl LockOp<'_> {
         }
     }
 
-    /// Writes the data block of CMD42: mode, length, password.
+    /// Writes the data of CMD42 (mode, length, password) into `block`, and zeros behind them. An
+    /// error if the password is too long.
     fn fill(&self, block: &mut [u8]) -> Result<(), Error> {
         let (mode, password) = self.parts();
         if password.len() > PASSWORD_MAX {
@@ -180,7 +181,8 @@ async fn told<B: Platform, const N: usize>(
     judged(status, op).or_else(|error| session.fail(error))
 }
 
-/// Returns the result of CMD42, from the card's status.
+/// Returns whether the CMD42 for `op` has succeeded, from the card's status after it: with a lock
+/// the card must now be locked, otherwise unlocked.
 fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     let failed = status & (R1::OWN | R1::DEFERRED) != 0;
     match (failed, status & R1::CARD_IS_LOCKED != 0, op) {
@@ -192,8 +194,8 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     }
 }
 
-/// Handles a card that cannot be selected during bring-up: if the reason is a lock, and the options
-/// have the password, unlocks the card.
+/// Handles a card that cannot be selected during bring-up: if the reason is a lock, and `unlock`
+/// has the password, unlocks the card.
 pub(super) async fn open<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     unlock: Option<&'static LockOp<'static>>,

@@ -7,7 +7,7 @@
 
 pub use crate::spec::quirks::Quirks;
 
-/// The kind of card to which an entry applies.
+/// The kind of card to which an entry of a quirk table applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// SD memory cards, matched by their CID.
@@ -68,7 +68,8 @@ impl Quirk {
         Quirk::new(Of::Io, manufacturer, device, "", quirks)
     }
 
-    /// Restricts the entry to SD cards that were manufactured in this month.
+    /// Restricts the entry to SD cards that were manufactured in this year (such as 2019) and month
+    /// (1 to 12).
     pub const fn made(self, year: u16, month: u16) -> Self {
         Quirk { month: year.saturating_sub(2000) << 4 | month & 0xf, ..self }
     }

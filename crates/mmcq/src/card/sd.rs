@@ -19,8 +19,8 @@ use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Time between two ACMD41, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
-/// Time between the inquiry and the first ACMD41, in nanoseconds; some cards never become ready
-/// without this pause.
+/// Time between the first ACMD41 without voltages (the inquiry of the OCR) and the first ACMD41
+/// with voltages, in nanoseconds; some cards never become ready without this pause.
 const INQUIRY_NS: u64 = 1_000_000;
 /// Largest number of ACMD41 during power-up: as many as fit into five times the standard's time
 /// limit, which some cards on the market exceed.
@@ -52,9 +52,9 @@ pub struct Sd {
 }
 
 impl Sd {
-    /// Returns the number of restarts with which a new initialisation of this card begins, so that
-    /// it leaves out at once what the card does not have (CMD6, or the SD status). 0: the card has
-    /// both.
+    /// Returns the number of restarts (see [`WITHOUT_STATUS`] and [`WITHOUT_SWITCH`]) with which a
+    /// new bring-up of this card begins. So it does not try again what the card lacks: CMD6, or the
+    /// SD status. 0: the card has both.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,
@@ -213,7 +213,9 @@ const fn reach(ocr: Ocr) -> u64 {
     }
 }
 
-/// Sends ACMD41 until the card has powered up.
+/// Sends ACMD41 until the card has powered up, and returns its OCR. `v2`: the card has responded to
+/// CMD8. `inquiry`: the voltages that the card reported before. `s18r`: requests the switch to 1.8
+/// V.
 async fn power_up<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     v2: bool,
@@ -273,7 +275,8 @@ fn has_uhs(offered: &SwitchStatus) -> bool {
 }
 
 /// Returns the fastest access mode (function of group 1) that card, host and options allow, as
-/// timing and function number; `None` if they allow none.
+/// timing and function number; `None` if they allow none. With `signal18` (1.8 V signalling) the
+/// mode is a UHS-I one, otherwise High Speed.
 fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width) -> Option<(Timing, u8)> {
     const UHS: [(Timing, u8); 5] =
         [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];
@@ -287,7 +290,7 @@ fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width)
 }
 
 /// Returns whether this timing needs tuning: SDR104 always, SDR50 only if the controller requires
-/// it [SDHC 2.2.25].
+/// it (a bit of `host_timings`) [SDHC 2.2.25].
 pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
     timing == Timing::Sdr104 || timing == Timing::Sdr50 && host_timings & Caps::SDR50_TUNED != 0
 }
@@ -306,7 +309,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Switches to an access mode: card, host, clock, tuning. Returns the clock in hertz.
+/// Switches the card to an access mode (number `function` of CMD6's group 1), then host and clock
+/// to the timing `timing`, and tunes if that is needed. Returns the clock in hertz.
 async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,

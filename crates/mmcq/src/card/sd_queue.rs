@@ -156,7 +156,9 @@ struct Tested {
     sum: u64,
 }
 
-/// Reads the test tasks by the queue and without it, and compares the data.
+/// Tests the card's queue by reading `how.self_test` ranges of blocks, spread over the card of
+/// `sectors` blocks: first without the queue, then as tasks of the queue, at most `depth` at a
+/// time. The checksums of the data must be the same. `switch`: register that switches the queue.
 async fn test<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,

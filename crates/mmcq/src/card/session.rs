@@ -9,7 +9,7 @@ use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Reques
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
 use crate::sched::Profile;
 use crate::spec::ParseError;
-use crate::spec::command::{self, Command};
+use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, Response, State};
 use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
@@ -95,11 +95,15 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
+    /// Whether the exchange is a command with a response.
+    asks: bool,
+    /// Whether a card has responded to a command of this session.
+    heard: bool,
     /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
     /// Whether the session's last command or bus operation has ended while the card was still busy.
     late: bool,
-    /// Whether the last exchange was a tuning command with which the controller has found its
+    /// Whether the last command was a tuning command with which the controller has found its
     /// sampling point.
     tuned: bool,
     /// Number of restarts of this bring-up; after several restarts, bring-up leaves out steps that
@@ -111,7 +115,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Whether the next power cycle of this session only begins identification again, and does not
     /// switch the supply off.
     pub warm: bool,
-    /// Error of the last failed step.
+    /// Error of the last command or bus operation that failed.
     pub error: Error,
 }
 
@@ -124,6 +128,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             card: CardNumber::ANY,
             op: None,
             judged: false,
+            asks: false,
+            heard: false,
             patient: false,
             late: false,
             tuned: false,
@@ -141,7 +147,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
-    /// Returns whether the card is no longer in the slot.
+    /// Returns whether the session's card is no longer the one in the slot: it was taken out or
+    /// replaced.
     pub fn is_over(&self) -> bool {
         self.stack.with(|engine| !engine.is_meant(self.card))
     }
@@ -155,7 +162,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch.len_bytes()
     }
 
-    /// Ends a step with the error `error`.
+    /// Records `error` as the session's error, and returns [`Failed`], which ends the present step.
     pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
         self.error = error;
         Err(Failed)
@@ -185,7 +192,13 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
-    /// Excuses one missing response: returns true, and sets `lost`, if the last step had no
+    /// Returns whether the last step failed without any response, and no card has responded to an
+    /// earlier command of this session either. So no card is there.
+    pub fn heard_nothing(&self) -> bool {
+        self.unanswered() && !self.heard
+    }
+
+    /// Excuses one missing response: returns true, and sets `lost`, if the last command had no
     /// response and `lost` was not set.
     pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
         B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
@@ -204,6 +217,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     #[inline(never)]
     fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
         self.judged = judged;
+        self.asks = matches!(kind, Kind::Raw { phase, .. } if phase.command.resp != Resp::None);
         let urgent = B::Profile::RECOVERS && self.urgent;
         let request = Request { urgent, ..Request::new(kind, buf).for_card(self.card) };
         self.op = Some(self.stack.request(request));
@@ -222,7 +236,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
-    /// Requests a change of the bus.
+    /// Requests the bus operation `op`, such as a new clock or width.
     pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
@@ -257,22 +271,24 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
     }
 
-    /// Sends a command with R1b, waits for the end of busy, and checks the status after it.
+    /// Sends a command with R1b, waits at most `timeout_ns` nanoseconds for the end of busy, and
+    /// checks the status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         self.wait_ready(timeout_ns).await
     }
 
-    /// Starts a command with R1b. If busy does not end within one wait for an interrupt, the step
-    /// is [late](Self::late), and the caller polls the card's status.
+    /// Starts a command with R1b whose busy may last `timeout_ns`. The first wait for an interrupt
+    /// is shorter ([`BUSY_LOOK_NS`]). If busy has not ended then, the step is [late](Self::late),
+    /// and the caller polls the card's status.
     fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
 
     /// Sends a command like [`busy_command`](Self::busy_command), for a switch that the host must
-    /// follow before the next command. So the status is read only if nothing else shows the end of
-    /// busy.
+    /// follow before the next command. The busy after it may last `timeout_ns`. So the status is
+    /// read only if nothing else shows the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
@@ -343,8 +359,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Returns whether CMD13 is sent again after this failure: the bus has lost or damaged the
-    /// response, at most [`MISSED_MAX`] times. `missed`: the number of such responses so far.
+    /// Returns true if CMD13 must be sent again after this failure: the bus has lost or damaged the
+    /// response, and this has happened at most [`MISSED_MAX`] times. `missed` counts these
+    /// responses.
     #[inline(never)]
     pub fn asks_again(&self, missed: &mut u8) -> bool {
         *missed = missed.saturating_add(1);
@@ -364,7 +381,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
-    /// Returns whether DAT3 to DAT0 have these levels.
+    /// Returns whether DAT3 to DAT0 have these levels: bit n of `levels` is the level of DATn.
     pub fn lines_are(&self, levels: u8) -> bool {
         self.asked(0, |host| host.dat_levels().into()) == levels.into()
     }
@@ -388,7 +405,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// Writes a block from the scratch memory by a command; the first byte of the block is `first`.
+    /// Writes a block from the scratch memory by `command`; the first byte of the block is set to
+    /// `first`. The card may take `timeout_ns` nanoseconds for the data and the busy.
     #[inline(never)]
     pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -475,7 +493,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Tunes by this command, which reads blocks of `bytes` bytes [SD 4.2.4.5], [eMMC 6.6.5]. The
     /// controller compares the blocks, and reports when it has found its sampling point. Fails with
     /// [`Error::Silent`] if the card did not respond to most of the commands, which proves nothing
-    /// about the bus.
+    /// about the bus. The command is sent at most `blocks_max` times.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         // Number of blocks with a response, correct or not, minus the number of blocks without one.
@@ -511,8 +529,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Ends a transfer that may still be open on the card after a failure. A card without an open
-    /// transfer does not respond.
+    /// Ends a CMD18 or CMD25 that may still be open on the card after a failure. A card without an
+    /// open transfer does not respond.
     pub async fn stop(&mut self) {
         let _ = self.command(command::stop_transmission()).await;
         // A card that has not received CMD12 does not accept CMD13 either, so poll DAT0.
@@ -531,7 +549,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 }
 
-/// An exchange with the card, from its submission to its end.
+/// A command to the card as a future, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
 pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,
@@ -547,6 +565,8 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
         let done = ready!(Pin::new(op).poll(context));
         session.op = None;
         let patient = core::mem::take(&mut session.patient);
+        let silent = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
+        session.heard |= session.asks && !matches!(done.result, Err(Error::Host(fault)) if silent(fault));
         if done.buf.len_bytes() > 0 {
             session.scratch = done.buf;
         }

@@ -1,9 +1,9 @@
 //! The supervisor: it sends the commands that the engine needs when a card fails, is inserted or is
 //! removed.
 //!
-//! During this time the engine sends no request of its queue, and the supervisor's requests go
-//! first. A card that is initialised again must be the same card, by CID and CSD; otherwise its
-//! requests are not sent.
+//! Meanwhile the engine sends no request of its queue, and the supervisor's requests go first. A
+//! card that is initialised again must be the same card, by CID and CSD; otherwise the requests for
+//! the earlier card are not sent.
 
 use super::identify::{self, Families};
 use super::protect::LockOp;
@@ -20,11 +20,11 @@ use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
-/// Number of reads of a register that test the bus.
+/// Number of reads of a card's register by which the supervisor tests whether the bus works.
 const PROBES: u32 = 8;
 
-/// Number of CMD13 that a card leaves without a response before it counts as mute, since a single
-/// lost response proves nothing.
+/// Number of CMD13 without a response after which a card counts as one that gives no response at
+/// all. A single lost response proves nothing.
 const QUESTIONS: u32 = 2;
 
 /// Length of the single wait when a card does not respond to its new initialisation, in
@@ -139,8 +139,9 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Passes the result of the requested help to the engine. Returns false if the engine no longer
-    /// waits for this result.
+    /// Passes the result of the work that the engine has requested from the supervisor (such as a
+    /// new initialisation) to the engine. Returns false if the engine no longer waits for this
+    /// result.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));

@@ -107,8 +107,9 @@ const HPI_NS_MIN: u64 = 50_000_000;
 /// Value of EXCEPTION_EVENTS_CTRL for [`Upkeep::exceptions`].
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// Sets when the engine requests upkeep of the card: tuning, the exception bit, and rest. Called
-/// when the supervisor begins, and after each new initialisation of the card.
+/// Tells the engine when to request upkeep of the card from the supervisor: a new tuning, a read of
+/// the exception events, and saving power while the card is unused. Called when the supervisor
+/// begins, and after each new initialisation of the card.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,
@@ -131,7 +132,8 @@ pub(super) fn begin<B: Platform, const N: usize>(
     stack.poll();
 }
 
-/// Returns the exception event of a device that shows its exception bit; `None` if it is not new.
+/// Reads EXT_CSD of a device whose status has the exception bit. Returns the exception event;
+/// `None` if the supervisor has already seen the same events.
 pub(super) async fn look<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,
@@ -170,8 +172,8 @@ fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
     ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
 }
 
-/// Guard of background operations in progress. If it is dropped, it interrupts them; otherwise the
-/// card would be busy for minutes.
+/// Guard of background operations in progress. A future that is dropped before their end drops the
+/// guard, which then interrupts them; otherwise the card would be busy for minutes.
 struct Working<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     interrupt: Option<Command>,
@@ -225,8 +227,8 @@ pub(super) async fn work<B: Platform, const N: usize>(
 }
 
 /// Starts the background operations by the command `start`, and waits for their end. If a request
-/// waits, the command `hpi` interrupts them, but not before `least_ns`. After it the device may be
-/// busy for `let_go_ns`.
+/// waits, the command `hpi` interrupts the operations, but not before they have lasted `least_ns`.
+/// After the interruption the device may be busy for `let_go_ns`.
 async fn worked<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     start: Command,

@@ -26,7 +26,8 @@ enum At {
     User,
     /// The card is certainly in the partition with these access bits.
     In(u8),
-    /// Not known: a switch to another partition has begun, and its end has not been seen.
+    /// Not known: a switch to another partition has begun, and no status of the card has shown its
+    /// end.
     Unknown,
 }
 
@@ -37,15 +38,17 @@ pub(super) struct Area {
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
-    /// bits, so that their values are not known. Then the engine does not write these bits.
+    /// Whether the engine does not know the bits of PARTITION_CONFIG other than the access bits,
+    /// because a [`Kind::LongCommand`](super::Kind::LongCommand) may have changed them. While true,
+    /// the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch of the partition under way writes.
     going: u8,
     /// Longest time in ns of a switch between partitions, as the last partition access gave it. No
     /// card declares more than 2.55 s.
     switch_ns: u32,
-    /// Whether the engine is switching back to the user area without a request.
+    /// Whether the engine is switching the card back to its user area although no request waits for
+    /// that.
     returning: bool,
     /// Number of attempts to switch back that have failed.
     tries: u8,
@@ -87,21 +90,24 @@ impl Area {
         self.doubt
     }
 
-    /// Returns whether block commands certainly reach this partition; false also if the partition
-    /// is not known.
+    /// Returns whether block commands certainly reach the partition with the access bits `access`
+    /// of PARTITION_CONFIG; false also if the partition is not known.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }
 
-    /// Notes that a long command that writes PARTITION_CONFIG is sent. The value of that byte is
-    /// unknown until the command ends well.
+    /// Records that a command that writes PARTITION_CONFIG is sent by a client
+    /// ([`Kind::LongCommand`](super::Kind::LongCommand)). The value of that byte is unknown until
+    /// the command ends well.
     fn ordered(&mut self) {
         if core::mem::replace(&mut self.doubt, true) {
             self.config = None;
         }
     }
 
-    /// Notes that a long command that writes PARTITION_CONFIG has ended well.
+    /// Notes that a request of the kind `LongCommand` (a command with busy) has written `value` to
+    /// PARTITION_CONFIG without an error. `mode` is the access mode of its CMD6: 1 sets bits, 2
+    /// clears bits, 3 writes the byte.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),
@@ -111,7 +117,8 @@ impl Area {
         self.doubt = self.config.is_none();
     }
 
-    /// Notes that a switch to the partition with these access bits is about to begin.
+    /// Records that the next command switches to the partition with the number `access` (access
+    /// bits of PARTITION_CONFIG). Until that switch ends, the selected partition is unknown.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
     }
@@ -140,9 +147,9 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
 
 /// Returns whether this request would change, without the engine's knowledge, the partition that
 /// the card is in, or whether its cache is on. Only partition accesses may switch the partition (a
-/// long command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache:
-/// if the engine did not know that the cache is on, a flush would succeed with data still in the
-/// cache.
+/// long command, `Kind::LongCommand`, may write the other bits of PARTITION_CONFIG). Only bring-up
+/// may switch the cache: if the engine did not know that the cache is on, a flush would succeed
+/// with data still in the cache.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
@@ -154,8 +161,8 @@ pub(super) fn goes_behind(kind: &Kind) -> bool {
     }
 }
 
-/// Returns whether the phase writes PARTITION_CONFIG or CACHE_CTRL. CMD6 of an SD card has data,
-/// and writes neither.
+/// Returns whether the command of this phase writes PARTITION_CONFIG or CACHE_CTRL of an eMMC. CMD6
+/// of an SD card has data, and writes neither.
 fn changes(phase: &Phase) -> bool {
     phase.data.is_none() && changes_command(&phase.command)
 }
@@ -169,8 +176,9 @@ fn switches_cache(command: &Command) -> bool {
 }
 
 impl Card {
-    /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
-    /// accepted. `urgent`: the request comes from bring-up.
+    /// Checks a request that sends a command of its own choice ([`Kind::Raw`]) or a command to an
+    /// I/O function, and returns the reason if it cannot be accepted. `urgent`: the request comes
+    /// from bring-up.
     #[cold]
     pub fn admit_phase<P: Profile>(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Without a card, and in urgent requests, the sender is bring-up: it knows which partition
@@ -221,7 +229,9 @@ impl Area {
         self.switch_to(Place::Return, switch, 0)
     }
 
-    /// Notes that a long command begins, or (`ended`) has ended well.
+    /// Records what a long command (a [`Kind::LongCommand`](super::Kind::LongCommand)) does to
+    /// PARTITION_CONFIG, if it writes that byte. `ended` false: the command begins, and the byte is
+    /// unknown. `ended` true: the command has ended without an error.
     pub fn note_order(&mut self, command: &Command, ended: bool) {
         match partition_config(command) {
             Some(value) if ended => self.order_ended(command.arg >> 24 & 3, value),

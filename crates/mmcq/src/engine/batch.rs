@@ -19,7 +19,7 @@ const PAGE_BLOCKS: u32 = 8;
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
     count: u8,
-    /// Number of entries of `segments` that are set: the memory of the phase.
+    /// Number of entries of `segments` that are set: the memory of the transfer.
     filled: u8,
     blocks: u32,
     lba: u64,
@@ -27,7 +27,7 @@ pub(super) struct Batch<const N: usize> {
     segments: [Segment; N],
 }
 
-/// The limits of one transfer.
+/// The limits of one transfer: how many blocks and memory segments it may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub blocks: u32,
@@ -37,8 +37,8 @@ pub(super) struct Limits {
     /// request joins only if the transfer then has no more blocks than this.
     pub fair_blocks: u32,
     pub segments: u16,
-    /// The block before which no request may be added, because the transfer continues an open one;
-    /// `None`: there is no such block.
+    /// The block before which no request may be added, because the transfer continues a CMD18 or
+    /// CMD25 that is open; `None`: there is no such block.
     pub floor: Option<u64>,
 }
 
@@ -79,7 +79,8 @@ impl<const N: usize> Batch<N> {
         self.segments.get(..count).unwrap_or(&[])
     }
 
-    /// Returns the segment of a phase that has exactly one.
+    /// Returns the first memory segment of the batch, for a phase that uses exactly one; empty if
+    /// the batch has none.
     #[inline(always)]
     pub fn segment(&self) -> &[Segment] {
         self.segments.get(..1).unwrap_or(&[])
@@ -100,7 +101,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Sets segment number `place`: the memory of member number `place`. Called in order.
+    /// Sets the segment at index `place`: the memory of the request with this index in the batch.
+    /// The caller fills the indices in ascending order.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {
@@ -119,14 +121,14 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// Returns the slot of the first member. The caller knows that the batch has one.
+    /// Returns the slot of the batch's first request. The caller knows that the batch has one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// Removes all requests from the batch: no transfer is in progress, and other requests may use
-    /// the slots.
+    /// Removes all requests from the batch. The caller does this when no transfer is in progress;
+    /// afterwards other requests may use the slots.
     pub fn forget(&mut self) {
         self.count = 0;
     }
@@ -157,7 +159,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Makes a batch of one request only.
+    /// Makes a batch of one request only: that of slot `index`, with `blocks` blocks from `lba` on.
     #[inline(always)]
     pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);
@@ -183,7 +185,8 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// Makes a batch of one piece of a long request, without any other request.
+    /// Makes a batch of one piece of a long request, `blocks` blocks from `lba` on, without any
+    /// other request. `index`: slot of the request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }
@@ -194,15 +197,15 @@ impl<const N: usize> Batch<N> {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// Adds the request in slot `index` to the batch of a task, behind the requests before it, with
-    /// its memory.
+    /// Adds the request in slot `index`, with `blocks` blocks and its memory, to the batch of a
+    /// task, behind the requests before it.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);
     }
 
-    /// Begins the batch of a pack, without members. `header`: the pack's header is sent with the
-    /// data, as their first block.
+    /// Begins the batch of a packed command, without requests. `header`: the header is sent with
+    /// the data, as their first block.
     pub fn begin_pack(&mut self, direction: Direction, lba: u64, header: bool) {
         self.begin(direction, lba);
         if header {
@@ -211,14 +214,14 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Adds one more write or read to a packed command, with the request's memory as its last
-    /// segment.
+    /// Adds one more write or read (slot `index`, `blocks` blocks) to a packed command, with the
+    /// request's memory as its last segment.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);
     }
 
-    /// Sets the memory of the pack's header.
+    /// Sets the memory of the block that describes the transfers of a packed command (its header).
     pub fn set_header(&mut self, segment: Segment) {
         if let Some(first) = self.segments.first_mut() {
             *first = segment;
@@ -265,10 +268,11 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that begins where the transfer ends, or ends where the transfer
-    /// begins, and that may join the transfer. If there are several, returns the one for which
-    /// [`Slots::apart`] returns the least: it prefers requests of the client that sent the
-    /// transfer's last request.
+    /// Finds a request of the set `left` that begins where the transfer ends, or ends where the
+    /// transfer begins, and that may join the transfer. If there are several, returns the one for
+    /// which [`Slots::apart`] returns the least: it prefers requests of the client that sent the
+    /// transfer's last request. `None`: there is no such request. `head`: the oldest request of the
+    /// transfer; `taken`: all requests of the transfer.
     fn neighbour(
         &self,
         slots: &Slots<N>,

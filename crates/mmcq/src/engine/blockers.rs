@@ -35,11 +35,11 @@ pub(super) const QUIRK: u32 = 1 << 4;
 
 /// Recovery is running: a request has failed, and its recovery has not ended (an incident).
 const INCIDENT: u32 = 1 << 5;
-/// Some writes perhaps have not reached the medium, or are to be written again.
+/// Blocker: some writes may not have reached the medium, or have to be written again.
 const DOUBT: u32 = 1 << 6;
-/// The engine has called the supervisor.
+/// Blocker of the fast path: the engine has to wake the supervisor.
 const CALL: u32 = 1 << 7;
-/// A control request (neither a read nor a write) has the bus.
+/// Set while a control request (a request that is neither a read nor a write) has the bus.
 const CONTROL: u32 = 1 << 8;
 /// A command to an I/O function waits.
 const IO: u32 = 1 << 9;
@@ -47,7 +47,7 @@ const IO: u32 = 1 << 9;
 const CONCURRENT: u32 = 1 << 10;
 /// An I/O function's data transfer runs, or a function requests attention.
 const FUNCTION: u32 = 1 << 11;
-/// A chain of phases to an I/O function reserves the bus for its next step.
+/// The bus is reserved for the next of several commands to an I/O function that belong together.
 const CHAINED: u32 = 1 << 12;
 /// Another partition of an eMMC than the user area is selected, or may be selected.
 const AREA: u32 = 1 << 13;
@@ -55,24 +55,24 @@ const AREA: u32 = 1 << 13;
 const LOOKING: u32 = 1 << 14;
 /// The engine has completed writes before the card has sent their status.
 const UNSETTLED: u32 = 1 << 15;
-/// The profile, the scheduler or the host has no fast path.
+/// Blocker of the fast path: the profile, the scheduler or the host has none.
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
 const LEFT_OPEN: u32 = 1 << 17;
-/// The card's queue is in use, or perhaps in use.
+/// Blocker: the card's command queue is in use, or it is not known whether it is.
 const QUEUE: u32 = 1 << 18;
-/// Packed commands may be used.
+/// Blocker of the fast path: packed commands may be used.
 const PACKS: u32 = 1 << 19;
-/// Chains of transfers may be used.
+/// Transfers may be sent to the controller in chains (several in one list).
 const CHAINS: u32 = 1 << 20;
-/// The engine watches clients that read or write sequentially, to learn whether more of their
-/// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
-/// request that only has to wait may still come in by the fast path.
+/// The engine measures when clients that read or write sequentially send their requests, to predict
+/// whether more of them are about to come (`tail.rs`). The next request that starts takes the
+/// general path. A request that only has to wait may still come in by the fast path.
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// A cause may hold whose bit is not set yet: the parts of the engine have changed since they were
-/// last read.
+/// Blocker: parts of the engine have changed since the causes were last read from them, so a cause
+/// may exist whose bit is not set yet.
 const UNREAD: u32 = 1 << 31;
 
 /// The causes that the gate reads when it decides whether a request comes in. The code that begins
@@ -82,14 +82,16 @@ const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// one by one. These ways have rules of their own, so the fast path leaves the request to the
 /// general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
-/// Causes that the fast path does not handle, and leaves to the general path.
+/// Causes that keep a request from the fast path (the short code for an ordinary read or write).
+/// The general path handles such a request.
 const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
-/// Causes that stop the fast path.
-const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
-/// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
+/// Causes for which a read or write takes the general path, and not the fast path (few checks).
+const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | LEFT_OPEN | WATCHED;
+/// Causes that stop the card's command queue. While the queue is on, they also stop a flush of the
+/// card's cache.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
-/// Causes that stop packs and chains.
+/// Causes that stop packed commands and chains (lists of transfers that the controller executes).
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
 /// Set of the causes that now keep requests from being accepted, from starting, or from the fast
@@ -101,7 +103,8 @@ pub(super) struct Blockers<H, P> {
     word: u32,
     /// Most requests that may be in the engine at a time.
     queue_limit: u8,
-    /// How the fast path may end the phase that the controller has.
+    /// Kind of the phase that the controller has, if the fast path (the short code for ordinary
+    /// reads and writes) may handle its end.
     fast_kind: FastKind,
     /// Types of host and profile; `FAST` is computed from them.
     of: PhantomData<fn() -> (H, P)>,
@@ -122,13 +125,14 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind = kind;
     }
 
-    /// Returns which kind of phase the controller has whose end the fast path may handle.
+    /// Returns which kind of work the controller has, if the fast path may handle its end.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind
     }
 
-    /// Sets (`holds`) or clears the bit of one cause of `GATE`; other causes are not changed.
+    /// Sets (`holds`) or clears the bit of one of the causes in `GATE`, for which requests are
+    /// refused or wait. A cause outside of `GATE` is ignored.
     pub fn set(&mut self, cause: u32, holds: bool) {
         let cause = cause & GATE;
         self.word = if holds { self.word | cause } else { self.word & !cause };
@@ -145,7 +149,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & !SUSPENDED | HALTED;
     }
 
-    /// Ends a suspension or a halt.
+    /// Ends a suspension (new requests are refused) or a halt (no request starts), so that the
+    /// engine works again.
     pub fn resume(&mut self) {
         self.word &= !(SUSPENDED | HALTED);
     }
@@ -163,8 +168,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !DEAD;
     }
 
-    /// Sets how many requests may be in the engine at a time. A supervisor, if there is one, needs
-    /// one more slot.
+    /// Sets how many requests may be in the engine at a time, to `queue_limit`. If there is a
+    /// supervisor (the future that sends the commands for recovery and upkeep), one more slot is
+    /// used for its requests.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }
@@ -174,7 +180,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
+    /// Returns whether only urgent requests start: the engine is halted, waits for the supervisor
+    /// (for example to bring the card up again), or does not know yet whether the card is present.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }
@@ -202,21 +209,37 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & DEAD != 0
     }
 
-    /// Returns whether no cause stops an ordinary read or write.
+    /// Returns whether nothing stops an ordinary read or write (see the module for what may).
     #[inline(always)]
     pub fn are_none(&self) -> bool {
         self.word == 0
     }
 
-    /// Sets the causes that the parts of the engine show: `found` replaces all bits except those of
-    /// [`GATE`].
+    /// Returns whether the only cause that stops the fast path is a transfer that was left open on
+    /// the card.
+    #[inline(always)]
+    pub fn are_only_open(&self) -> bool {
+        self.word == LEFT_OPEN
+    }
+
+    /// Notes that a transfer is left open on the card. The bit stays set after the transfer was
+    /// closed, until all causes are read again.
+    #[inline(always)]
+    pub fn note_left_open(&mut self) {
+        self.word |= LEFT_OPEN;
+        self.forget_fast();
+    }
+
+    /// Sets the causes that were found in the parts of the engine: `found` replaces all bits except
+    /// those of [`GATE`].
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Closes the fast path for the next request, because one of the causes against it may hold
-    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
+    /// Makes the next request take the general path, because something that forbids the fast path
+    /// (the path with few checks) may have begun. Sets [`UNREAD`]: the general path checks again
+    /// what still holds.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {
@@ -234,9 +257,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether a request may take the fast path: the engine has one, and no cause stops it.
-    /// The causes [`WATCHED`] and [`DRIVEN`] are ignored, since they do not concern the card or
-    /// recovery.
+    /// Returns whether a request may take the fast path (the path with few checks): the engine has
+    /// one, and nothing forbids it. The bits [`WATCHED`] and [`DRIVEN`] are ignored, since they do
+    /// not concern the card or recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -244,11 +267,10 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether scheduler and host allow the fast path at all: the scheduler works in the
-    /// order of arrival, and the host continues no transfers.
-    pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
-        let continues = H::CONTINUES && host.caps().continue_data;
-        Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues
+    /// Returns whether profile, host and scheduler allow the fast path at all: the scheduler works
+    /// in the order of arrival.
+    pub fn may_go_fast<H: Host>(&self) -> bool {
+        Blockers::<H, P>::FAST && self.policy().is_in_order()
     }
 }
 
@@ -276,7 +298,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         note(AREA, asks(AREA) && !self.services.memory().area().is_user());
         note(LOOKING, asks(LOOKING) && !H::CARD_IRQ && self.timers.is_looking());
         note(UNSETTLED, asks(UNSETTLED) && self.durability.is_unsettled());
-        note(GENERAL, asks(GENERAL) && !self.order.may_go_fast(self.bus.host()));
+        note(GENERAL, asks(GENERAL) && !self.order.may_go_fast::<H>());
         note(LEFT_OPEN, asks(LEFT_OPEN) && self.lane.streams().is_left_open::<H>());
         let tasks = || self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.lane.is_queued();
         note(QUEUE, asks(QUEUE) && tasks());
@@ -286,8 +308,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether the card's queue, packs or chains may not be used now: because of one of
-    /// these causes, or because the card needs something first, such as a new tuning.
+    /// Returns whether the command queue, packed commands or chains may not be used now. One of the
+    /// `CAUSES` is present, or the card needs something first, such as a new tuning.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
@@ -299,15 +321,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
-    /// [`DRIVEN`], which do not concern the card or recovery.
+    /// Returns whether the engine has a fast path (few checks for ordinary requests) and no cause
+    /// in this set closes it. [`WATCHED`] and [`DRIVEN`] do not count, because they do not concern
+    /// the card or recovery.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()
     }
 
-    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
-    /// no cause stops the next request.
+    /// If something may stop requests (such as a failure that is handled), checks whether it still
+    /// does. Returns true if nothing stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {
@@ -317,8 +340,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Returns whether a new request may take the fast path. `queues`: the request only waits in
-    /// the queue; otherwise it starts at once.
+    /// Returns whether a new request may take the fast path (without the checks for special cases).
+    /// `queues`: the request only waits in the queue; otherwise it starts at once.
     #[inline(always)]
     pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.blockers.word {
@@ -347,7 +370,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.are_none()
     }
 
-    /// Returns whether all ordinary requests go to the controller's command queue engine.
+    /// Returns whether all ordinary reads and writes go to the controller's command queue engine,
+    /// since no blocker prevents it.
     #[inline(always)]
     pub(super) fn is_driven_open(&self) -> bool {
         let open = self.lane.hosted().is_some() && self.blockers.word == DRIVEN;

@@ -95,9 +95,9 @@ impl DmaBuf {
     /// Most bytes that [`after`](Self::after) can skip.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
-    /// Returns the memory after its first `bytes`, for the next piece of a transfer. A completed
-    /// request returns the whole buffer. A refused request returns the shortened buffer, and its
-    /// sender makes it [whole](Self::whole).
+    /// Returns the memory after its first `bytes`, for the next piece of a transfer. A request that
+    /// ends returns the whole buffer. A request that is refused returns only this shorter memory,
+    /// and its sender makes it [whole](Self::whole) again.
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);

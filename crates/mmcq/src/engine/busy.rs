@@ -34,7 +34,7 @@ pub(super) struct Busy {
     longest_ns: u64,
     /// Number of polls of the card in the present wait so far.
     questions: u32,
-    /// The next step of the engine when the busy of a control request has ended.
+    /// Next stage of the engine when the busy of a control request (no read or write) has ended.
     followed_by: Stage,
     times: BusyTimes,
 }
@@ -52,7 +52,7 @@ impl Busy {
         }
     }
 
-    /// Begins to watch the busy after a write of this many blocks. Returns after how many ns the
+    /// Notes that the busy after a write of `blocks` blocks begins. Returns after how many ns the
     /// card is polled first.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
         (self.since_ns, self.questions) = (now_ns, 0);
@@ -76,14 +76,15 @@ impl Busy {
         self.questions
     }
 
-    /// Sets the longest time of a control request's busy, and clears the count of polls.
+    /// Sets the longest busy in ns after the command of a control request (neither a read nor a
+    /// write), and clears the count of polls.
     #[inline(always)]
     pub fn begin_timed(&mut self, ns: u64) {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns the length of the present busy: it came after `blocks` written blocks, and was found
-    /// over at `now_ns`.
+    /// Updates the learned busy time for writes of `blocks` blocks by the present busy, which was
+    /// found over at `now_ns`.
     #[inline(always)]
     pub fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
@@ -107,8 +108,8 @@ impl Busy {
 struct BusyTimes {
     // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
-    /// For each class: the busy of the last write in ns, if it was much longer than the learned
-    /// one; else 0.
+    /// For each class of write lengths: the busy of the last write in ns, if it was much longer
+    /// than the expected one; else 0.
     outliers_ns: [u32; CLASSES],
     /// For each class of write lengths: how many writes in a row were found ready at their first
     /// poll.
@@ -116,16 +117,16 @@ struct BusyTimes {
 }
 
 const CLASSES: usize = 11;
-/// Shortest time between polls: a CMD13 with its interrupt costs about as much.
+/// Shortest time in ns between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// Divisor: the first interval between polls is the time waited so far divided by this. Each
-/// further interval is twice as long.
+/// Divisor of a time: the first interval between polls is the time waited so far, divided by this
+/// number. Each further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
-/// Exponents n for the decrease of a learned time. Each write that is found ready at its first poll
-/// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
-/// in a row; from the sixth on n is 1.
+/// Exponents n for the decrease of the busy time that is expected from earlier ones. Each write
+/// that is found ready at its first poll decreases this time by the fraction 1/2^n. The entries are
+/// for the first, second, ... such write in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// Divisor: after the first write of a size that keeps the card busy, the time before the first
 /// poll is learned as the length of this busy divided by `FIRST_SHARE`.
@@ -140,7 +141,7 @@ impl BusyTimes {
         BusyTimes { estimates_ns: [0; CLASSES], outliers_ns: [0; CLASSES], hits: [0; CLASSES] }
     }
 
-    /// Returns how long after the end of the data the card is polled first.
+    /// Returns how long in ns after the end of a write of `blocks` blocks the card is polled first.
     fn first_ns(&self, blocks: u32) -> u64 {
         u64::from(self.estimates_ns[class(blocks)])
     }
@@ -153,8 +154,8 @@ impl BusyTimes {
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// Learns that a poll found the card ready `waited_ns` after the end of the data.
-    /// `first_question`: it was the first poll for this busy.
+    /// Learns that a poll found the card ready `waited_ns` after the end of the data of a write of
+    /// `blocks` blocks. `first_question`: it was the first poll for this busy.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);
@@ -182,8 +183,8 @@ impl BusyTimes {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a control request, or the engine's own switch back to the user area, is
-    /// using the card.
+    /// Returns whether the card is used by a request that is no read or write of blocks (such as a
+    /// flush), or by the engine's own switch back to the user area.
     pub fn is_control_busy<P: Profile>(&self, area: &Area) -> bool {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
@@ -214,7 +215,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
-    /// Plans another poll of a card that is busy with a control request, within the request's time.
+    /// Plans another poll of a card that is busy with a control request (any request but a read or
+    /// write), within the time that the request may take.
     pub fn repeat_busy_question<P: Profile>(
         &mut self,
         timers: &mut Timers,
@@ -260,8 +262,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Polls as the engine does. Returns the time that a write loses beyond its busy, and the
-    /// number of polls.
+    /// Polls a card that is busy for `busy_ns`, as the engine does. Returns the time in ns that a
+    /// write loses beyond its busy, and the number of polls.
     fn ask(times: &mut BusyTimes, busy_ns: u64) -> (u64, u32) {
         let mut waited_ns = times.first_ns(8);
         let mut questions = 1;

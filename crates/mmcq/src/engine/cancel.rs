@@ -29,8 +29,9 @@ impl<const N: usize> Slots<N> {
         })
     }
 
-    /// Erases the memory of a partition access or raw phase whose client has gone: the memory may
-    /// hold a secret (RPMB's key, a card's password).
+    /// Erases the memory of the request in slot `index`, if it is a partition access or a raw phase
+    /// (a command that the client chose itself). Called for a request whose client has gone: the
+    /// memory may hold a secret (RPMB's key, a card's password).
     #[cold]
     pub fn wipe(&mut self, index: u8) {
         let slot = self.at_mut(index);

@@ -105,7 +105,8 @@ impl Card {
         if same { self.number } else { CardNumber::NONE }
     }
 
-    /// Notes that a card with this identity is in the slot.
+    /// Records that a card with this identity (a number made from its CID and CSD) was brought up
+    /// in the slot. If the identity differs from the last one, the card gets a new [`CardNumber`].
     pub fn identify(&mut self, identity: u32) {
         if !self.left && self.identity.is_some_and(|seen| seen != identity) {
             self.number = self.number.next();

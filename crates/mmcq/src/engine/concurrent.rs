@@ -47,19 +47,21 @@ pub(super) struct Concurrent<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
-    /// The phase of an I/O function, of the request in this slot.
+    /// The command of an I/O function (CMD52 or CMD53), of the request in this slot.
     Io(u8),
     /// A command for the card's queue: CMD44, CMD45, or CMD13 that reads which tasks are ready.
     Task(Step),
 }
 
-/// Why the code for commands during data is called.
+/// The occasion on which the engine calls the code that sends a second command during the data of
+/// another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while another phase is in progress. The called code returns
-    /// true if it sends the waiting phase now.
+    /// A command to an I/O function waits while another command transfers data. The called code
+    /// returns true if it sends the waiting command now.
     Begin,
-    /// Call before the controller's events are read. Returns true if the command has ended.
+    /// Called before the controller's events are read: handles the end of the command on the line,
+    /// if it has come. Returns true if it has.
     Ack,
     /// The command is over: requests that waited for the CMD line continue.
     GoOn,
@@ -101,8 +103,8 @@ impl<E> Concurrent<E> {
     }
 }
 
-/// Returns whether this phase may be sent during data: it is a CMD52 that does not abort, reset or
-/// change the bus.
+/// Returns whether the command that `phase` describes may be sent during the data of another: it is
+/// a CMD52 that does not abort, reset or change the bus.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);
@@ -118,8 +120,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command for an I/O function or for the queue is on the CMD line that was
-    /// sent during data, also if the data have ended before it.
+    /// Returns whether a command that was sent during data, for an I/O function or for the card's
+    /// queue, is still on the CMD line. The data may have ended before the command.
     pub fn is_concurrent<H: Host, P: Profile>(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.concurrent().line != OnLine::Nothing
     }
@@ -139,8 +141,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets whether the I/O card answers CMD52 during data (SDC in its CCCR). Bring-up sets it; a
-    /// board may switch it off. Without a card it is off.
+    /// Sets by `allowed` whether the engine may send a CMD52 during data of an I/O card (SDC in its
+    /// CCCR). Bring-up sets it; a board may switch it off. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
         if self.lane.concurrent().allowed {
@@ -148,15 +150,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tries to send a waiting command on the CMD line while data are transferred.
+    /// Tries to send a waiting command on the CMD line while data are transferred. Returns true if
+    /// one was sent.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
         let may = H::CONCURRENT && P::RECOVERS;
         may && (self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns) || self.try_beside(now_ns))
     }
 
-    /// Continues after the controller's events were read. `ended`: the command on the CMD line is
-    /// over.
+    /// Handles the command that was sent during the data of a phase, after the controller's events
+    /// were read. `ended`: the command is over, so its result is handled. Otherwise a waiting
+    /// command may be sent. Returns true if something was done.
     #[inline]
     pub(super) fn go_on_concurrent(&mut self, ended: bool, now_ns: u64) -> bool {
         if ended {
@@ -247,7 +251,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles the deadline of the command on the CMD line. Perhaps only its interrupt was lost.
+    /// Handles a due time of commands during data. Without a command on the CMD line, tries to send
+    /// the next one. Otherwise the controller has not reported the command's end in time: reads its
+    /// registers, since perhaps only the interrupt was lost, and aborts the command if they show no
+    /// end.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.lane.is_concurrent::<H, P>() {
             self.timers.concurrent_at(NEVER);

@@ -54,7 +54,8 @@ pub struct CardParams {
     pub protected: bool,
     /// The quirks of the card: the standard paths that do not work with it.
     pub quirks: Quirks,
-    /// Whether the card is an eMMC, which has other partitions.
+    /// Whether the card is an eMMC. An eMMC has boot, RPMB and general purpose partitions besides
+    /// the user area.
     pub emmc: bool,
 }
 
@@ -74,8 +75,8 @@ setters!(CardParams {
 
 impl CardParams {
     /// Returns the parameters of an SD card of more than 2 GB that knows CMD23, with the standard's
-    /// longest waits. For programs that know their card and do not [bring it
-    /// up](crate::card::bring_up).
+    /// longest waits. `rca`: the card's relative address; `sectors`: its size in blocks of 512
+    /// bytes. For programs that know their card and do not [bring it up](crate::card::bring_up).
     pub const fn sd(rca: u16, sectors: u64) -> CardParams {
         CardParams {
             rca,
@@ -126,7 +127,7 @@ impl Abilities {
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
-    /// Returns whether the abilities have been set.
+    /// Returns whether the card's abilities were read: false for [`UNKNOWN`](Self::UNKNOWN).
     pub const fn are_known(&self) -> bool {
         self.erase.unit_blocks != 0
     }
@@ -175,10 +176,11 @@ pub enum Acknowledge {
     Transferred,
 }
 
-/// When a transfer stays open for requests that may continue it.
+/// When a transfer stays open: whether the engine leaves it without an end after its last block, so
+/// that requests which continue it need no new command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StaysOpen {
-    /// Never: each transfer is closed.
+    /// Never: the engine closes each transfer when its requests are done.
     Never,
     /// A transfer stays open while a request that continues it is queued. It also stays open during
     /// a pause, if that has saved more time than it has cost in earlier pauses: the engine measures
@@ -218,9 +220,10 @@ pub struct Config {
     /// The rule when a transfer stays open, so that the next request can continue it. It has an
     /// effect only if the host can [continue](crate::host::Caps::continue_data) transfers.
     pub stays_open: StaysOpen,
-    /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
-    /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer
-    /// stays open only while a request that continues it is queued.
+    /// Longest time in nanoseconds that a transfer stays open (its CMD18 or CMD25 is not ended)
+    /// while no request waits. Any request ends that time at once, either by continuing the
+    /// transfer or by closing it. 0: a transfer stays open only while a request that continues it
+    /// is queued.
     pub hold_ns: u64,
     /// Longest time from the first write in an open transfer until the transfer is closed and the
     /// card's status is read, in nanoseconds. Writes in an open transfer are complete before that
@@ -228,12 +231,12 @@ pub struct Config {
     /// power loses no writes that are older than this time.
     pub owed_ns: u64,
     /// Longest time, in nanoseconds, by which the start of a transfer is delayed so that requests
-    /// that are about to come can join it. The engine learns when a delay pays
-    /// ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
+    /// that are about to come can join it. From measured times the engine computes when a delay
+    /// saves time ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
     /// ([`Profile::Tails`](crate::sched::Profile::Tails)) may leave this code out of the firmware.
     pub tail_ns: u32,
-    /// Most phases of I/O functions in a row while memory requests wait; then one memory request
-    /// gets its turn.
+    /// Largest number of I/O function commands (each with its data) in a row while reads or writes
+    /// of memory wait; then one of these gets its turn.
     pub io_burst: u8,
     /// Longest time, in nanoseconds, that the bus is reserved for the next command of an I/O
     /// function's driver ([`Chain::More`](crate::sdio::Chain)) while reads and writes of memory
@@ -321,9 +324,10 @@ pub struct Stats {
     pub interrupts: Count,
     /// Number of calls of `on_irq` that found no event.
     pub spurious: Count,
-    /// Number of phases that were found complete only when their deadline had passed.
+    /// Number of commands (with their data and busy) that were found complete only when their
+    /// deadline had passed.
     pub lost_interrupts: Count,
-    /// Number of phases that failed.
+    /// Number of phases (commands with their data and busy) that failed.
     pub faults: Count,
     /// Number of polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
@@ -339,14 +343,15 @@ pub struct Stats {
     /// Number of buffers that were lost because the caller had not taken them back when another
     /// request needed their slot.
     pub leaked: Count,
-    /// Number of transfers that continued an open one, without a command.
+    /// Number of transfers that continued a multi-block transfer which the card still had open, so
+    /// that no new command was sent.
     pub continued: Count,
     /// Number of open transfers that were closed, for each reason ([`Close`]).
     pub closed: [Count; Close::COUNT],
     /// How often an open transfer could not be continued for a new request, so that the request was
     /// sent again with a command of its own.
     pub not_continued: Count,
-    /// Number of commands that were sent during the data of a phase.
+    /// Number of commands that were sent during the data transfer of another command.
     pub concurrent: Count,
     /// Number of steps that recovery took, for each [`RecoveryStep`].
     pub recovery_steps: [Count; RecoveryStep::COUNT],

@@ -1,5 +1,5 @@
-//! Requests other than reads and writes: flush, raw phases, phases of I/O functions, changes of the
-//! bus, pauses.
+//! Requests other than reads and writes: flush, raw phases (a command with its data, sent as
+//! given), phases of I/O functions, changes of the bus, pauses.
 
 use super::bus::{Bus, COMMAND_TIMEOUT_NS};
 use super::card::Card;
@@ -27,9 +27,9 @@ impl<H: Host> Bus<H> {
 }
 
 impl Durability {
-    /// Stores a write error that the response of any command shows, if complete writes are in the
-    /// card's cache. The card reports only one time, in the next response, that its cache could not
-    /// write, and does not name the block. So the next flush reports the error.
+    /// Stores a write error that the R1 `status` of any command shows, if complete writes are in
+    /// the card's cache. The card reports only one time, in the next response, that its cache could
+    /// not write, and does not name the block. So the next flush reports the error.
     #[cold]
     pub fn owe_late_status<const N: usize, P: Profile>(
         &mut self,
@@ -46,8 +46,8 @@ impl Durability {
         }
     }
 
-    /// Returns the result of a flush. If a write failed after it was complete, only the next flush
-    /// reports that, and only one time.
+    /// Returns the result of a flush. If a write failed after it was reported complete, only the
+    /// next flush reports that, and only one time.
     pub fn flushed<P: Profile>(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.take_loss() {
             return Err(Error::CacheLost);
@@ -147,8 +147,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Continues a flush after the response of CMD6. The card reports an earlier write error of its
-    /// cache only one time. If this response shows it, that error is the result of the flush.
+    /// Continues a flush after the response of CMD6, whose R1 is `status`. The card reports an
+    /// earlier write error of its cache only one time. If this response shows it, that error is the
+    /// result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         if status & R1::OWN != 0 {
@@ -171,9 +172,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts a command after which the card is busy (R1b). `timer_ns`: the controller's time limit
-    /// for response and busy. On a host that does not see the end of busy, the engine's deadline
-    /// covers only the response.
+    /// Starts a command after which the card is busy (R1b). `stage`: which part of the request it
+    /// is. `timer_ns`: the controller's time limit for response and busy. On a host that does not
+    /// see the end of busy, the engine's deadline covers only the response.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.bus.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));
@@ -235,8 +236,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps the memory of a control request for DMA. Returns false if that failed; then the request
-    /// has ended.
+    /// Maps the memory of a request that is no ordinary read or write for DMA. Returns false if
+    /// that failed; then the request has ended with the error.
     pub(super) fn place_data(&mut self, index: u8) -> bool {
         if self.slots.at(index).segment().len == 0 {
             return true;

@@ -1,4 +1,4 @@
-//! The deadline of the phase in progress, and polls of the controller before it.
+//! The deadline of the command (with its data) in progress, and polls of the controller before it.
 
 use super::batch::Batch;
 use super::bus::{Bus, SLACK_NS};

@@ -20,20 +20,22 @@ use crate::sched::Profile;
 const DIRTY: u8 = 1;
 /// Flag: writes were completed, and no status has come since.
 const UNSETTLED: u8 = 1 << 1;
-/// Flag: requests that have changed the card since the last flush are complete.
+/// Flag: since the last flush, requests that have changed the card's content were completed.
 const HOLDS: u8 = 1 << 2;
 
 /// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
-/// Answers that the engine still owes for complete writes; the module describes them.
+/// State of the writes that were reported complete, and what they still need: a status of the card,
+/// a flush, or an error that the next flush must report. The description of the module explains each.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
-    /// The status of a late error that no flush has reported; 0: there is none.
+    /// The status with an error that the card reported after its write was complete, and that no
+    /// flush has reported to a client; 0: there is none.
     late: u32,
     /// Number of times so far that written data were lost, or that an error came after its write
     /// was complete. Only the low eight bits are stored.
@@ -60,8 +62,8 @@ impl Durability {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Returns whether the card has completed changes since the last flush. If so, a later error
-    /// may belong to one of them.
+    /// Returns whether writes or other changes have been completed on the card since the last
+    /// flush. If so, a later error of the card may belong to one of them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }
@@ -89,9 +91,9 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the flag that complete writes still wait for the status that shows their result.
-    /// Called when this status has come, or when another part of the engine waits for it. Returns
-    /// whether the flag was set.
+    /// Returns whether complete writes still wait for the status that shows their result, and
+    /// clears this flag. Called when the status has come, or when another part of the engine waits
+    /// for it.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -112,15 +114,15 @@ impl Durability {
         owed
     }
 
-    /// Notes that a status of the card has come: it shows the result of all writes and pieces
-    /// before it.
+    /// Notes that a status of the card has come. It shows the result of all earlier writes, also of
+    /// unfinished writes whose first blocks were transferred.
     #[inline(always)]
     pub fn note_status(&mut self) {
         self.flags &= !(UNSETTLED | PIECE);
     }
 
-    /// Returns whether the status of complete writes or of transferred pieces is still to come, and
-    /// no slot waits for it.
+    /// Returns whether the card's status is still to be read for complete writes, or for the
+    /// transferred parts of a long write, and no slot waits for it.
     pub fn owes_without_slot(&self) -> bool {
         self.flags & (UNSETTLED | PIECE) != 0
     }
@@ -203,14 +205,15 @@ impl Durability {
         self.late = 0;
     }
 
-    /// Returns whether the card's status has to be read: requests wait for it, are complete without
-    /// it, or have transferred a piece without it.
+    /// Returns whether the card's status has to be read. Requests wait for it, or are complete
+    /// without it, or the first blocks of an unfinished write were transferred without it.
     #[inline(always)]
     pub fn owes_status<const N: usize>(&self, slots: &Slots<N>) -> bool {
         slots.is_settling() || self.owes_without_slot()
     }
 
-    /// Stores an error that no write waits for: the next flush reports it.
+    /// Stores an error of the card that belongs to a write which was already reported complete. The
+    /// next flush reports this error. `status`: the R1 with the error bits.
     #[cold]
     pub fn owe_late<const N: usize, P: Profile>(
         &mut self,
@@ -238,9 +241,10 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether CMD13 reads the status of earlier writes as soon as no other command is
-    /// sent. It does not if all these writes are complete already ([`Acknowledge::Transferred`]):
-    /// then the response of the next command shows the status early enough.
+    /// Returns whether the engine asks for the status of earlier writes by a CMD13 of its own, as
+    /// soon as no other command is sent. False if all these writes are complete already
+    /// ([`Acknowledge::Transferred`]): then the response of the next command shows the status early
+    /// enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()
@@ -273,7 +277,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Config {
-    /// Returns whether writes are complete when their data are transferred.
+    /// Returns whether ordinary writes are reported as complete as soon as their data are
+    /// transferred, before the card's status shows that they were programmed.
     #[inline(always)]
     pub(super) fn tells_transferred<P: Profile>(&self) -> bool {
         P::RECOVERS && self.acknowledge == Acknowledge::Transferred

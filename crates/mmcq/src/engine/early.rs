@@ -16,8 +16,8 @@
 use super::slot::Slots;
 use crate::spec::response::R1;
 
-/// Factor: the engine has few requests if it has at most this many for each request of the transfer
-/// in progress.
+/// The engine reads the R1 of a transfer before the end of its data if the engine has few requests:
+/// at most this many times the requests of the transfer itself.
 const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
@@ -32,19 +32,19 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Forgets which bits of an R1 were handled, since another phase begins.
+    /// Forgets which bits of an R1 were handled, since another command begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }
 
-    /// Stores the bits of this R1 (`status`) about earlier writes, which the engine has just
-    /// handled.
+    /// Stores the error bits of an R1 (`status`) that the engine has read early and handled, so
+    /// that they are not handled again when the same R1 arrives at the transfer's end.
     pub fn note_told(&mut self, status: u32) {
         self.told = status & TOLD;
     }
 
-    /// Returns the R1 at the end of the transfer, without the bits that the engine has handled
-    /// already when it read this R1 early.
+    /// Returns the R1 `status` of the end of a transfer without the error bits that the engine has
+    /// handled already, when it read the same R1 during the data.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }

@@ -9,8 +9,8 @@ use crate::host::Direction;
 use crate::sched::{Policy, Profile, Waiting};
 
 impl<P: Profile> Order<P> {
-    /// Returns the request in slot `index` as the policy sees it; `None`: the policy gets no
-    /// reports of requests, because it always picks the oldest.
+    /// Returns the request in slot `index` in the form that the scheduling policy gets. `None`: the
+    /// policy always picks the oldest request, and so gets no reports of requests.
     pub fn view<const N: usize>(&self, slots: &Slots<N>, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { slots.waiting(index) }
     }
@@ -55,15 +55,17 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Makes a request, or the part of it that is still to be sent, the oldest again.
+    /// Makes the request of slot `index`, or the part of it that is still to be sent, the oldest
+    /// again.
     pub fn push_front<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
         slots.push_front(index);
         self.note_arrived(slots, index, now_ns);
     }
 
-    /// Takes a request back from the card or the controller, which has not begun it. The request
-    /// waits again, at the place that its age gives. It ends instead if it has an error already, if
-    /// the card is gone (with the error `gone`), or if it is a read that no client waits for.
+    /// Takes the request of slot `index` back from the card or the controller, which has not begun
+    /// it. The request waits again, at the place that its age gives. It ends instead if it has an
+    /// error already, if the card is gone (with the error `gone`), or if it is a read that no
+    /// client waits for.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,
@@ -94,7 +96,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Gives a request its result, when no part of the engine uses it any more.
+    /// Ends the request in slot `index` with this result. No part of the engine uses the request
+    /// any more.
     pub fn end_with(&mut self, index: u8, result: Result<Output, Error>) {
         self.at_mut(index).answer(result);
         self.end(index);

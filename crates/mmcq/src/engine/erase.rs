@@ -75,7 +75,7 @@ impl Erase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
-    /// The kinds that the card can do, one [bit](Erase::bit) each.
+    /// The kinds of erase that the card supports, one [bit](Erase::bit) each.
     pub kinds: u8,
     /// Whether erases use the eMMC's commands; if false, those of SD.
     pub emmc: bool,
@@ -89,7 +89,7 @@ pub struct Erasing {
     /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: CMD38 uses its own
     /// argument only.
     pub argument_byte: u8,
-    /// Longest time of the erase of a unit, in milliseconds.
+    /// Longest time of the erase of one unit ([`unit_blocks`](Self::unit_blocks)), in milliseconds.
     pub erase_ms: u32,
     /// Longest time of a trim or discard in a unit, in milliseconds.
     pub trim_ms: u32,
@@ -141,7 +141,8 @@ impl Erasing {
         self.kinds & how.bit() != 0
     }
 
-    /// Returns the erase after which exactly these blocks read as zeros; `None`: there is none.
+    /// Returns the erase after which exactly the `blocks` blocks from `lba` on read as zeros;
+    /// `None`: there is none.
     pub fn zeroing(&self, lba: u64, blocks: u32) -> Option<Erase> {
         match self.zeros {
             true if self.emmc && self.can(Erase::Trim) => Some(Erase::Trim),
@@ -164,9 +165,9 @@ impl Erasing {
         }
     }
 
-    /// Returns the erase after which no copy of exactly these blocks is left; `None`: the card has
-    /// none. Whole groups are erased in one step, other blocks in two. `leave`: the permission for
-    /// it.
+    /// Returns the erase after which no copy of exactly the `blocks` blocks from `lba` on is left;
+    /// `None`: the card has none. Whole groups are erased in one step, other blocks in two.
+    /// `leave`: the permission for an irreversible operation.
     pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
         let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
         match self.whole(lba, blocks) {
@@ -183,7 +184,8 @@ impl Erasing {
         }
     }
 
-    /// Checks whether these blocks can be erased in this way, and returns the reason if not.
+    /// Checks whether `blocks` blocks from `lba` on can be erased in the way `how`, and returns the
+    /// reason if not.
     pub(super) fn check(&self, lba: u64, blocks: u32, how: Erase) -> Result<(), Error> {
         let group_blocks = self.grain_blocks(how);
         if !self.can(how) {
@@ -225,31 +227,32 @@ impl Erasing {
     }
 }
 
-/// Shortest time limit of an erase, before recovery takes over: the limit catches a dead card, not
-/// a slow one.
+/// Shortest time limit of an erase, in ns, before recovery takes over: the limit is for a card that
+/// does not end its busy any more, not for a slow one.
 const LIMIT_NS_MIN: u64 = 1_000_000_000;
 /// Longest time limit of an erase, however much the card declares.
 const LIMIT_NS_MAX: u64 = 60_000_000_000;
 const SECURE_NS_MAX: u64 = 600_000_000_000;
 /// Longest time of the CMD6 that sets the argument in EXT_CSD.
 const ARGUMENT_NS: u64 = 500_000_000;
-/// Most units in a piece of an erase.
+/// Largest number of units (erase groups or allocation units) in one piece of an erase.
 const UNITS_MAX: u32 = 1 << 16;
 
-/// Position of the erase in progress, and the learned speed of the card.
+/// Position of the erase in progress, and the size of its pieces, chosen by the measured speed of
+/// the card.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// Number of blocks in the piece of the erase that is in progress.
+    /// Number of blocks that the CMD38 in progress erases: one piece of the whole erase.
     piece_blocks: u32,
     /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
     /// Whether the piece in progress has as many units as [`Self::units`] allows, and so ends
     /// before the end of the erase.
     full: bool,
-    /// Kind of the erase that [`Self::units`] was learned from.
+    /// Kind of the erase whose times have given [`Self::units`].
     how: Erase,
-    /// Number of units of a piece, as learned from the time of earlier pieces of the same kind; 0:
-    /// nothing learned yet.
+    /// Number of erase units in one piece (part of an erase that one CMD38 does), as learned from
+    /// the time of earlier pieces of the same kind; 0: nothing learned yet.
     units: u32,
 }
 
@@ -257,7 +260,7 @@ impl Round {
     pub const NONE: Round =
         Round { piece_blocks: 0, second: false, full: false, how: Erase::Erase, units: 0 };
 
-    /// Clears what was learned: another card may be in the slot.
+    /// Sets [`Self::units`] back to 0 (not measured): another card may be in the slot.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }
@@ -273,8 +276,9 @@ impl Round {
         }
     }
 
-    /// Chooses the blocks of the next piece. Returns the erase's result if there is no piece left,
-    /// or the card cannot erase these blocks.
+    /// Chooses the blocks of the next part of an erase that takes several commands. `budget_ns`:
+    /// longest time in ns that one part should take; 0: no limit. Returns the erase's result if no
+    /// blocks are left, or an error if the card cannot erase these blocks.
     fn cut(&mut self, slot: &Slot, card: &Card, budget_ns: u64) -> Result<Piece, Result<Output, Error>> {
         slot.result().map_err(Err)?;
         let Kind::Erase { lba, blocks, how } = slot.kind() else { return Err(Err(Error::Unsupported)) };
@@ -312,7 +316,8 @@ impl Round {
         self.piece(slot).ok_or(Err(Error::Unsupported))
     }
 
-    /// Returns the piece in progress of the erase in this slot.
+    /// Returns the part of the erase in this slot that the card erases now or next: a long erase is
+    /// sent in parts. `None`: the request is no erase.
     fn piece(&self, slot: &Slot) -> Option<Piece> {
         let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
         let first = lba.saturating_add(u64::from(slot.moved_blocks()));
@@ -320,8 +325,8 @@ impl Round {
         Some(Piece { how, first, last })
     }
 
-    /// Begins a pass over the piece's blocks: the commands from the erase argument or the first
-    /// address to CMD38. A secure trim needs two passes.
+    /// Returns the first command of a pass over the piece's blocks: the commands from the erase
+    /// argument or the first address to CMD38. A secure trim needs two passes.
     fn first_step(&self, piece: Piece, card: &Card) -> Next {
         match card.abilities().erase.argument_byte {
             0 => piece.begin_address(card),
@@ -335,7 +340,8 @@ impl Round {
         }
     }
 
-    /// Continues after a step of the erase in this slot, which ended with this status.
+    /// Continues the erase in this slot after its step `place`, which has ended with the R1
+    /// `status`.
     pub fn reached(&mut self, place: Place, status: u32, slot: &Slot, card: &Card) -> Next {
         let (Some(piece), Some(target)) = (self.piece(slot), card.target()) else {
             return Next::fail(Error::NoCard);
@@ -371,9 +377,10 @@ impl Round {
         }
     }
 
-    /// Learns, from the time that a piece took, how many units the next pieces have. The number
-    /// grows only after a piece that had this number of units: a smaller piece does not show
-    /// whether a larger one would take too long. Returns the blocks of the piece that has ended.
+    /// Learns, from the time `took_ns` of a piece, how many units the next pieces have, so that
+    /// each takes at most about `budget_ns`. The number grows only after a piece that had this
+    /// number of units: a smaller piece does not show whether a larger one would take too long.
+    /// Returns the blocks of the piece that has ended.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if self.full && took_ns < budget_ns / 4 {
             self.units = self.units.saturating_mul(2).min(UNITS_MAX);
@@ -384,7 +391,8 @@ impl Round {
     }
 }
 
-/// A piece of an erase: its kind, its first and its last block.
+/// A part of an erase request that is erased at a time: the kind of erase, the first and the last
+/// block.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     how: Erase,

@@ -42,8 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes the state without any code for requests of several steps. This is a function, because
-    /// a constant (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state of an engine whose [`Engine::enable_extended_ops`] was not called. This is a
+    /// function, because a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
         &mut self.memory
     }
 
-    /// Prepares the slot of a request that is no read, write or phase.
+    /// Makes a request for zeroes an erase or a write, as `abilities` allow; others are kept.
     #[cold]
     #[inline(never)]
     pub fn plan(&self, slot: &mut Slot, abilities: &Abilities) {
@@ -83,26 +83,26 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event of a request that is executed in several steps. The function pointers of this
-/// module get it, and decide on the next step.
+/// An event during a request that is executed in several steps, such as an erase. Each such event
+/// calls a function of this module, which decides on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request, a control request, has its turn, and begins with its first step.
+    /// A control request (no read or write) has its turn, and begins with its first step.
     Begin,
     /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
     /// example). The write is still queued.
     Write(u8),
-    /// A step of the request has ended; the value is the card's status after the step.
+    /// A step of the request in progress has ended; the value is the card's status after the step.
     Done(u32),
-    /// The pause of a step is over.
+    /// The pause between two steps of the request in progress is over.
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),
     /// A request needs the user area of the card, but the card is in another partition and must be
     /// switched back first.
     Return,
-    /// Recovery takes the control request from the controller between its steps: to repeat it
-    /// later, or because the card is given up.
+    /// Recovery ends the present step of the control request early: to repeat the request later, or
+    /// because the card is given up.
     BreaksOff,
 }
 
@@ -116,9 +116,9 @@ pub(super) struct Memory {
     step: Step,
     /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
-    /// The piece of the erase that is in progress, and the speed of erases as learned so far.
+    /// The part of an erase that one CMD38 does now (piece), and the learned speed of erases.
     erasing: Round,
-    /// When this piece of an erase, or this flush by register, began.
+    /// Time in ns at which this piece of an erase, or this flush by register, began.
     began_ns: u64,
     /// The partition that the card's block commands reach now, as far as the engine knows.
     area: Area,
@@ -130,7 +130,7 @@ pub(super) struct Memory {
     pieces: Pieces,
 }
 
-/// Whether the earlier pieces of a write are known to be on the medium.
+/// Whether the earlier pieces (parts) of a long write are known to be on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
     Unknown,
@@ -139,8 +139,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes the state before any request of several steps. This is a function, because a constant
-    /// (nearly all zeros) would be copied into the firmware image.
+    /// Makes the state before any request that needs several commands. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -155,8 +155,8 @@ impl Memory {
         }
     }
 
-    /// Returns the error bits that the card has sent so far during the command with busy in
-    /// progress, and clears them.
+    /// Returns and clears the error bits of the card's statuses that the engine has collected
+    /// during the command with busy in progress.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }
@@ -202,17 +202,17 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// Returns which step of the present request, one of several steps, is in progress.
+    /// Returns which step of the request in progress runs now, if the request is executed in steps.
     pub fn step(&self) -> Step {
         self.step
     }
 
-    /// Sets which step of a request of several steps is in progress.
+    /// Sets which step (command or pause) of the present request is in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// Sets the count of the transfers of a partition access to 0.
+    /// Sets the count of the transfers of an access to another partition to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -243,24 +243,24 @@ impl Memory {
         self.mapped.take()
     }
 
-    /// Returns whether the earlier pieces of the present long write are known to be on the medium.
+    /// Returns whether the earlier pieces (transfers) of the present long write were programmed.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
-    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
+    /// Records whether the earlier pieces (transfers) of the present long write were programmed.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
 
-    /// Returns whether the request in progress, of kind `kind`, is a partition access without data
-    /// yet: at most the switch to its partition, and the count of its first blocks, were sent.
+    /// Returns whether the request in progress (`kind`) accesses another partition and has no data
+    /// yet: only the switch (CMD6) and the count (CMD23) may have been sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
     }
 
-    /// Unmaps the memory of the last data step.
+    /// Unmaps the memory that was mapped for the data of the request's last command.
     pub fn unmap_data<H: Host>(&mut self, host: &mut H) {
         if let Some((segment, direction)) = self.mapped.take() {
             host.unmap(&segment, direction);
@@ -269,8 +269,8 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
-    /// so that the card need not be polled. That depends on the controller.
+    /// Returns whether the end of this step's command also showed the end of the card's busy, so
+    /// that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {
@@ -285,9 +285,9 @@ impl<H: Host> Bus<H> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Enables erase, write-zeroes, durable writes, accesses to other partitions, long commands,
-    /// and flushes by extension register. Before that, such requests fail with
-    /// [`Error::Unsupported`]. May be called again.
+    /// Enables erase, write-zeroes, durable writes, accesses to other partitions, [long
+    /// commands](Kind::LongCommand), and flushes by extension register. Before that, such requests
+    /// fail with [`Error::Unsupported`]. May be called again.
     ///
     /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where needed, so `write_durable`
     /// and `write_zeroes` work at once. Erases also need [`set_abilities`](Self::set_abilities),
@@ -382,8 +382,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Gives up the present step of the control request: unmaps its memory and clears its state.
-    /// Recovery will repeat the request, or has given the card up.
+    /// Ends the present step of the control request (such as an erase) without a result, and unmaps
+    /// its memory. Recovery then repeats the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);
@@ -503,7 +503,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.carry_out(next, now_ns);
     }
 
-    /// Carries out what a request of several steps does next.
+    /// Sends the next command of a request that needs several (such as an erase), or ends it.
     fn carry_out(&mut self, next: Next, now_ns: u64) {
         match next {
             Next::Command(place, command) => {
@@ -553,10 +553,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps a segment for a data command. Returns true if it is mapped.
-    ///
-    /// False: no mapping is free. The engine has begun to free one that another request uses (in
-    /// the next `poll`, or by reading the card's status). The caller tries again then.
+    /// Maps a segment for a data command of the request in slot `control`. Returns true if it is
+    /// mapped. False: no mapping is free. The engine has begun to free one that another request
+    /// uses (in the next `poll`, or by reading the card's status). The caller tries again then.
     #[inline(always)]
     pub(super) fn map_data(
         &mut self,
@@ -587,7 +586,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 }
 
-/// Returns the error for a status that shows an error.
+/// Returns the error of a command whose R1 (`status`) shows an error, such as [`Error::Protected`].
 pub(super) fn refused(status: u32) -> Error {
     match status & (R1::WP_VIOLATION | R1::WP_ERASE_SKIP) {
         0 => Error::Card(status),

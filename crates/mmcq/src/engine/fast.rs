@@ -5,9 +5,9 @@
 //! state; only checks between them are skipped. For a request with anything special a test here
 //! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
-//! There are three shortcuts. A request goes from `submit` to the controller without the queue. At
-//! the end of a transfer, the request gets its result directly. Then the next request of the queue
-//! starts directly.
+//! There are three shortcuts. A request goes from `submit` to the controller without the queue, also
+//! if it continues a transfer that is left open. At the end of a transfer that ends with its data,
+//! the request gets its result directly. Then the next request of the queue starts directly.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::order::Order;
@@ -20,7 +20,8 @@ use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// The kinds of phase whose end the fast path may handle.
+/// Kinds of work on the bus whose end the fast path may handle, instead of the general path with
+/// all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FastKind {
     Nothing,
@@ -37,8 +38,8 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {
-    /// Tells the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has come.
-    /// The client may have sent it because an earlier write has got its result.
+    /// Informs the part that delays starts of transfers ([`Hold`](crate::sched::Hold)) that a
+    /// request has come. The client may have sent it because an earlier write has got its result.
     #[cold]
     #[inline(never)]
     pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
@@ -47,8 +48,9 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Accepts an ordinary request, and maps its memory. `None`: nothing was done, because no slot
-    /// is free, the buffer is too short, or the memory cannot be mapped.
+    /// Accepts a read or write that needs no special handling, and maps its memory. Returns its
+    /// slot and the mapped memory. `None`: nothing was done, because no slot is free, the buffer is
+    /// too short, or the memory cannot be mapped.
     #[inline(always)]
     pub fn take_in_mapped<H: Host>(
         &mut self,
@@ -80,18 +82,71 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts and starts a request if nothing prevents it. `None`: the request takes the general
-    /// path.
+    /// Accepts and starts an ordinary request if nothing special is going on. `None`: the request
+    /// must take the general path, which has all checks.
     #[inline(always)]
     pub(super) fn submit_fast(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         if self.is_driven_open() {
             return self.submit_driven(request, now_ns);
         }
+        if H::CONTINUES && self.blockers.are_only_open() && self.lane.streams().is_open() {
+            return self.submit_on(request.kind.span()?, request, now_ns);
+        }
         self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
     }
 
-    /// Accepts a request while a start is delayed, if nothing prevents that and the request may
-    /// join the delayed transfer.
+    /// Accepts a request that continues the open transfer, and starts it if nothing prevents that.
+    /// `None`: the request must take the general path.
+    #[inline(never)]
+    fn submit_on(
+        &mut self,
+        (direction, lba, blocks): (Direction, u64, u32),
+        request: &mut Request,
+        now_ns: u64,
+    ) -> Option<SlotId> {
+        let open = self.lane.streams().open()?;
+        let end = lba.checked_add(u64::from(blocks))?;
+        // A transfer up to the card's last block is closed there.
+        let goes_on = (open.direction, open.next, open.counted) == (direction, lba, 0)
+            && self.lane.fast_limits().fits(direction, blocks, end.wrapping_add(1))
+            && !(request.durable | request.urgent)
+            && self.card.is_meant(request.card)
+            && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
+            && !self.bus.wire().is_doubted()
+            && !(H::CARD_IRQ && self.card.functions().is_heard());
+        let free = self.lane.is_idle()
+            && self.blockers.has_room(&self.slots)
+            && !(self.slots.head() != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns));
+        if !(goes_on && free) {
+            return None;
+        }
+        let (id, segment) = self.slots.take_in_mapped(
+            self.bus.host_mut(),
+            &mut self.record,
+            (direction, lba, blocks),
+            request,
+            now_ns,
+        )?;
+        self.batch.one(id.index, direction, lba, blocks);
+        self.batch.one_segment(segment);
+        if !self.batch.goes_on_in(self.bus.host()) {
+            // The general path closes the transfer.
+            self.slots.push_span(id.index, direction, lba, end);
+            self.lane.note_free();
+            return Some(id);
+        }
+        self.slots.activate_unqueued(id.index);
+        let (streams, hold_ns) = (self.lane.streams_mut(), self.config.hold_ns);
+        streams.note_run::<H, N>(&self.batch, &self.slots, hold_ns, id.index, now_ns);
+        self.timers.clear_idle();
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Unknown);
+        self.begin_main(false, now_ns);
+        Some(id)
+    }
+
+    /// Accepts a request while the start of a transfer is delayed, if the request may join that
+    /// transfer. Returns its slot; `None`: the request was not accepted, and the caller must submit
+    /// it by the general path.
     #[inline(never)]
     pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         self.submit_blocks::<true>(request.kind.span()?, request, now_ns)
@@ -147,22 +202,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Lets the fast path handle the end of a transfer that the general path has begun, if it is an
-    /// ordinary transfer of one request.
+    /// Lets the fast path (few checks) handle the end of a transfer that the general path has
+    /// started, if it is an ordinary transfer of one request.
     #[inline(always)]
     pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.bus.is_blocked() {
             return;
         }
         let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
-        let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
+        let alone = self.batch.count() == 1
+            && self.slots.at(self.batch.first()).is_whole(blocks)
+            && (!H::CONTINUES || self.lane.streams().end() == End::Here);
         if alone && self.lane.fast_limits().fits(direction, blocks, end) && self.try_open() {
             self.blockers.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
         }
     }
 
-    /// Starts the next request on the fast path. The stage may still be that of the transfer that
-    /// has ended. Returns false if the next request needs the general path.
+    /// Starts the next request by the fast path, which skips the checks for special cases. The
+    /// engine's state (lane) may still be that of the transfer that has ended. Returns false if the
+    /// next request needs the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
@@ -179,15 +237,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.timers.chore_is_planned()
     }
 
-    /// Starts the head of the queue. Returns false if it needs the general path.
+    /// Starts the head of the queue by the fast path, which skips the checks for special cases.
+    /// Returns false if the request needs the general path.
     #[inline(always)]
     fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
         let Some(run) = self.slots.at(head).kind().span() else { return false };
-        self.send_blocks(head, run, now_ns)
-    }
-
-    #[inline(always)]
-    fn send_blocks(&mut self, head: u8, run: (Direction, u64, u32), now_ns: u64) -> bool {
         let (direction, lba, blocks) = run;
         if self.watch_new_stream(head, lba, now_ns)
             || !self.slots.is_lone(head)
@@ -196,6 +250,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let slot = self.slots.at(head);
+        // Of several requests the general path may choose another one than the head.
+        if self.bus.may_continue() && slot.next() != NONE {
+            return false;
+        }
         if self.slots.is_settling() {
             // The general path handles the early R1 of this transfer.
             let early = Self::EARLY && (slot.next() == NONE || self.slots.are_few(1));
@@ -209,8 +267,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the transfer of one request. The inner function is compiled once for each direction,
-    /// with shorter code for each.
+    /// Starts the transfer of one request by the fast path (few checks). `run`: direction, first
+    /// block and number of blocks. Each direction has a compiled version of its own, whose code is
+    /// shorter.
     #[inline(always)]
     fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;
@@ -225,11 +284,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, lba, blocks) = run;
         self.batch.one(index, direction, lba, blocks);
         self.batch.one_segment(segment);
+        if self.bus.may_continue() && self.begin_open(index, now_ns) {
+            return;
+        }
         self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Here);
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
         let times_ns = self.bus.prepare_main::<P>(&mut self.durability, &self.card, run, single, auto, true);
         self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
+    }
+
+    /// Records the request of the batch in slot `index` for the decision whether to keep transfers
+    /// open. If its transfer is to stay open, starts it on the general path, and returns true.
+    #[inline(always)]
+    fn begin_open(&mut self, index: u8, now_ns: u64) -> bool {
+        let (streams, hold_ns) = (self.lane.streams_mut(), self.config.hold_ns);
+        streams.note_run::<H, N>(&self.batch, &self.slots, hold_ns, index, now_ns);
+        if streams.stay_ns(self.batch.direction(), &self.config) == 0 {
+            return false;
+        }
+        let end = self.foresee();
+        if end != End::Here {
+            self.lane.note_transfer_start(&mut self.record, &mut self.incident, end);
+            self.begin_counted(now_ns);
+        }
+        end != End::Here
     }
 
     /// Reads the card's status by CMD13, to complete earlier writes.
@@ -261,7 +340,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// Handles the events of a controller whose phase may end by the fast path. Returns false if
+    /// Handles the controller's events while a read, a write or a CMD13 is in progress whose end
+    /// may take the fast path (a direct end without the checks for special cases). Returns false if
     /// there was no event.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
@@ -273,8 +353,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.acknowledged(events, false, now_ns)
     }
 
-    /// Handles the end of a phase on the wire. Returns false and does nothing if the end needs the
-    /// general path.
+    /// Handles the end of a phase by the fast path, which skips the checks for special cases.
+    /// `status`: response of the command; `stop`: response of the automatic CMD12. Returns false
+    /// and does nothing if the end needs the general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
         // Only the response to CMD13 may show that the card is programming; then the card is still
@@ -290,6 +371,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if kind != FastKind::Status {
             let index = self.batch.first();
+            if self.bus.may_continue() {
+                self.lane.streams_mut().note_closed_data(&self.batch, &self.bus, now_ns);
+            }
             self.slots.at_mut(index).moved_all(self.batch.blocks());
             match kind {
                 FastKind::Write => self.slots.await_status(index),

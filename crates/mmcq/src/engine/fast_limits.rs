@@ -5,21 +5,24 @@
 use super::fast::FastKind;
 use crate::host::Direction;
 
-/// The limits of the fast path that do not depend on the state of the engine.
+/// Limits within which a request may take the fast path (the short code path for ordinary
+/// requests). They depend on card and controller, and do not change with the state of the engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastLimits {
     /// The block number after the card's last block.
     sectors: u64,
-    /// Most blocks of a read and of a write; 0: no request of this direction takes the fast path.
+    /// Most blocks of a read and of a write on the fast path (the short code for ordinary
+    /// requests); 0: no request of this direction takes it.
     blocks: [u32; 2],
-    /// Whether writes may end by the fast path: the controller signals the end of their busy.
+    /// Whether the end of a write may take the fast path (without the checks for special cases):
+    /// the controller signals the end of the write's busy.
     writes_end: bool,
 }
 
 impl FastLimits {
     pub const NONE: FastLimits = FastLimits { sectors: 0, blocks: [0; 2], writes_end: false };
 
-    /// Makes the limits of a card of this many blocks. `blocks`: most blocks of a read and of a
+    /// Makes the limits of a card of `sectors` blocks. `blocks`: most blocks of a read and of a
     /// write. `writes_end`: whether the fast path (few checks) may also handle the end of a write.
     pub const fn new(sectors: u64, blocks: [u32; 2], writes_end: bool) -> FastLimits {
         FastLimits { sectors, blocks, writes_end }
@@ -36,7 +39,7 @@ impl FastLimits {
         }
     }
 
-    /// Returns whether a transfer of this many blocks, which ends before block `end`, is within the
+    /// Returns whether a transfer of `blocks` blocks, which ends before block `end`, is within the
     /// limits.
     #[inline(always)]
     pub fn fits(&self, direction: Direction, blocks: u32, end: u64) -> bool {

@@ -1,15 +1,16 @@
-//! The card interrupt of I/O functions, and the turns of their phases between memory requests.
+//! The card interrupt of I/O functions, and when a command of a function goes before the requests
+//! to the card's memory.
 
 use core::task::Waker;
 
-/// State of the card interrupt. Also counts the phases of functions that went before memory
-/// requests.
+/// State of the card interrupt. Also counts the commands of I/O functions that were sent before
+/// waiting memory requests.
 #[derive(Debug)]
 pub(super) struct Functions {
-    /// Whether a function requests attention, and no task has noted it yet.
+    /// Whether the card interrupt has come, and no task has taken it yet.
     asks: bool,
-    /// Whether a task wants to hear of the card interrupt. The controller's card interrupt is then
-    /// enabled, or will be enabled again when the task has served the last one.
+    /// Whether a task has asked to be woken at the card interrupt. The controller's card interrupt
+    /// is then enabled, or will be enabled again when the task has served the last one.
     heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
@@ -29,7 +30,7 @@ impl Functions {
         self.asks = true;
     }
 
-    /// Notes whether a task wants to hear of the card interrupt.
+    /// Notes whether a task waits for the card interrupt (`on`).
     pub fn hear(&mut self, on: bool) {
         self.heard = on;
     }
@@ -73,8 +74,8 @@ impl Functions {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Returns whether the last phase belonged to an I/O function although a read or write of the
-    /// memory part waited.
+    /// Returns whether the last command on the bus was for an I/O function although a read or write
+    /// of the card's memory part waited.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0
@@ -87,15 +88,16 @@ impl Functions {
         self.run < in_a_row_max
     }
 
-    /// Updates the count of phases of functions that were sent in a row although a memory request
-    /// waited: adds 1 if one waits now (`memory_waits`), otherwise sets 0.
+    /// Counts a command to an I/O function that is sent now. `memory_waits` true: a read or write
+    /// of memory waits meanwhile, so the count of such commands in a row rises by 1; false: it
+    /// becomes 0.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Sets to 0 the number of function phases in a row that were sent while a memory request
-    /// waited, since a memory request is sent now.
+    /// Sets to 0 the number of commands in a row that were sent to I/O functions while a memory
+    /// request waited, since a memory request is sent now.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

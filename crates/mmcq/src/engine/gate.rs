@@ -1,4 +1,4 @@
-//! The gate: which requests are accepted. The causes that close the gate are in
+//! The gate: decides which requests are accepted. The causes for which a request is refused are in
 //! [`blockers`](super::blockers).
 
 use super::blockers::{Blockers, HELP, QUIRK};
@@ -40,14 +40,15 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Updates the blocker [`HELP`]: set while the engine waits for the supervisor, or until it is
-    /// sure whether a card is in the slot.
+    /// Sets or clears [`HELP`], a cause for which requests wait: set while the engine waits for the
+    /// supervisor, or until it is sure whether a card is in the slot.
     pub fn refresh_help(&mut self, helping: &Helping, timers: &Timers) {
         self.set(HELP, P::RECOVERS && (helping.asks() || timers.presence_is_open()));
         self.close_fast();
     }
 
-    /// Updates the blocker [`QUIRK`] from the quirks in the card's parameters.
+    /// Sets or clears [`QUIRK`], the cause for which some requests are refused, by the quirks in
+    /// the card's parameters.
     pub fn refresh_quirks(&mut self, card: &Card) {
         if P::RECOVERS {
             const ALONE: Quirks = Quirks::LAST_BLOCK_ALONE.and(Quirks::NO_MULTIPLE_WRITE);
@@ -58,8 +59,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 
     /// Returns a free slot. If there is none, it frees and returns the slot of an ended request
-    /// whose buffer no caller has taken back; that buffer is then lost. Urgent requests are not
-    /// limited by the queue's limit.
+    /// whose buffer no caller has taken back; that buffer is then lost. A request that is not
+    /// `urgent` gets no slot beyond the queue's limit.
     pub fn allocate<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,
@@ -143,8 +144,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 }
 
-/// Returns the number of bytes that a phase which the client itself has described transfers to or
-/// from its request's memory.
+/// Returns the number of bytes that a raw command of the client transfers to or from its request's
+/// memory. `phase`: the command with its data, as the client has described it. A tuning block goes
+/// to no memory: 0.
 pub(super) fn raw_bytes(phase: &Phase) -> u32 {
     match phase.data {
         Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),

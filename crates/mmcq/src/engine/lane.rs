@@ -16,9 +16,10 @@ use crate::sched::tasks::{Hosted, Tasks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure with an error, which is stored in the incident.
+    /// A failure with an error. The error is stored in the incident, the state of the recovery.
     Error,
-    /// The deadline has passed, and the controller has not reported the end of the phase.
+    /// The deadline has passed, and the controller has not reported the end of the command or its
+    /// data.
     Silence,
 }
 
@@ -28,7 +29,9 @@ pub(super) enum Failure {
 #[repr(C)]
 pub(super) struct Lane<E, T> {
     stage: Stage,
-    /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
+    /// Slot of the request in progress that is no plain read or write of blocks, such as a flush
+    /// (also that of a durable write), a single command (raw), a change of the bus or a pause.
+    /// [`NONE`]: there is none.
     control: u8,
     /// Whether the engine has already passed the bus operation in progress (such as a change of the
     /// clock) to the host driver. False while the card still needs clocks before the operation.
@@ -38,9 +41,11 @@ pub(super) struct Lane<E, T> {
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
-    /// State of polling a busy card.
+    /// When the present busy of the card began, how often the card was polled, and what was learned
+    /// about busy times.
     busy: Busy,
-    /// The open transfer, and the runs of sequential requests.
+    /// The transfer that is kept open on the card for a following request, and what is known about
+    /// sequences of consecutive requests.
     streams: Streams,
     /// Limits of size within which a transfer may take the fast path.
     fast_limits: FastLimits,
@@ -49,8 +54,8 @@ pub(super) struct Lane<E, T> {
     /// Error bits of R1 that the engine has already handled before the end of the transfer in
     /// progress, so that it does not handle them twice.
     early: Early,
-    /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
-    /// as the profile has them.
+    /// State of the additional ways to send transfers: the card's command queue, packed commands
+    /// and chains, as far as the profile has them.
     tasks: T,
 }
 
@@ -139,7 +144,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.note_free();
     }
 
-    /// Notes that the bus may be free, so that the loop looks for the next request.
+    /// Notes that the bus may be free: the engine's loop then checks which request can start next.
     #[inline(always)]
     pub fn note_free(&mut self) {
         self.news = true;
@@ -158,7 +163,7 @@ impl<E, T: Lanes> Lane<E, T> {
         first
     }
 
-    /// Takes the failure that recovery has not handled yet.
+    /// Returns the failure that recovery has not handled yet, and clears it.
     #[inline(always)]
     pub fn take_failure(&mut self) -> Failure {
         core::mem::replace(&mut self.failure, Failure::Nothing)
@@ -185,7 +190,8 @@ impl<E, T: Lanes> Lane<E, T> {
         core::mem::take(&mut self.news)
     }
 
-    /// Returns the slot of the control request in progress; [`NONE`] if there is none.
+    /// Returns the slot of the control request (a request that is neither a read nor a write) in
+    /// progress; [`NONE`] if there is none.
     #[inline(always)]
     pub fn control(&self) -> u8 {
         self.control
@@ -203,7 +209,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = index;
     }
 
-    /// Notes that no control request is in progress any more.
+    /// Notes that the request in progress that is neither a read nor a write (a control request)
+    /// has ended.
     #[inline(always)]
     pub fn release_control(&mut self) {
         self.control = NONE;
@@ -223,8 +230,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.bus_given = at_once;
     }
 
-    /// Notes that the driver is called for the bus operation. Returns true if the driver was
-    /// already called for the same operation.
+    /// Records that the driver is called for the present bus operation. Returns true if the driver
+    /// was already called for the same operation.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

@@ -44,8 +44,9 @@ impl Limits {
         Limits { blocks, merged_blocks: blocks, segments, ..self }
     }
 
-    /// Returns the limits of one more transfer in a chain that has this many blocks and requests.
-    /// `most`: the limits of the chain, that is its transfers, and blocks and segments of each.
+    /// Returns the limits of one more transfer in a chain that has `blocks` blocks and `members`
+    /// requests so far. `most`: the limits of the chain: its transfers, and blocks and segments of
+    /// each.
     pub fn of_link<const N: usize>(self, most: (usize, u32, u16), blocks: u32, members: usize) -> Limits {
         let (_, most_blocks, most_segments) = most;
         let blocks = self.merged_blocks.saturating_sub(blocks).min(most_blocks);

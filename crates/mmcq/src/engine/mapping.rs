@@ -35,7 +35,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Maps the memory of a queued request for DMA, if fewer than `most` requests are mapped.
+    /// Maps the memory of the queued request in slot `index` for DMA, if fewer than `most` requests
+    /// are mapped.
     pub fn prepare<H: Host>(&mut self, host: &mut H, most: u8, index: u8) -> Result<(), Error> {
         if self.mapped() >= most {
             self.leave_unmapped(true);

@@ -108,10 +108,11 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers<H, P>,
     durability: Durability,
-    /// The transfer or request in progress, and the state of the card's queue, packs and chains.
+    /// The transfer or request in progress, and the state of the card's queue, of packs (packed
+    /// commands) and of chains (lists of transfers).
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
-    /// The driver, with the phase in progress.
+    /// The driver, with the phase in progress (a command with its response, data and busy).
     bus: Bus<H>,
     /// Why the transfer in progress failed, while the lines are being reset; and the state of the
     /// recovery ladder.
@@ -124,10 +125,11 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     batch: Batch<N>,
-    /// The extras that `enable_extended_ops` adds, and their state.
+    /// Parts that `enable_extended_ops` adds for requests other than reads and writes (erases, flushes,
+    /// other partitions), and the state of the request of this kind in progress.
     services: Services<H, N, P>,
     record: Record,
-    /// The scheduler, and the state of streams.
+    /// The scheduler that orders requests, and what is known of the clients' sequential streams.
     order: Order<P>,
 }
 
@@ -159,8 +161,9 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Unmaps the memory of all requests whose transfer has ended, and completes them. Inlined,
-    /// because the interrupt calls it.
+    /// Unmaps the memory of all requests whose transfer has ended, and completes them. Then maps
+    /// memory of waiting requests, until `prepared` requests are mapped. Inlined, because the
+    /// interrupt calls it.
     #[inline(always)]
     pub fn complete_ended<H: Host, P: Profile>(
         &mut self,
@@ -198,7 +201,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Completes requests that have ended, and then maps the memory of the next waiting requests
-    /// for DMA.
+    /// for DMA, until `prepared` requests are mapped.
     pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
         self.complete_ended::<H, P>(host, ledger, prepared);
     }
@@ -342,7 +345,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.finished()
     }
 
-    /// Returns the slot's present id, for platforms that have their own table by slot index.
+    /// Returns the present id of slot `index`, for platforms that have their own table by slot
+    /// index; `None`: the slot is free.
     pub fn id_of(&self, index: usize) -> Option<SlotId> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         let slot = self.slots.at(index);
@@ -385,7 +389,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the card's parameters.
+    /// Returns the card's parameters; `None`: the engine has no card.
     pub fn card_params(&self) -> Option<&CardParams> {
         self.card.target().as_ref()
     }
@@ -419,7 +423,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.used()
     }
 
-    /// Returns the driver.
+    /// Returns the driver of the controller.
     pub fn host(&self) -> &H {
         self.bus.host()
     }
@@ -433,8 +437,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ///
     /// # Safety
     /// The caller calls none of [`Host`]'s methods that take `&mut self`, and does not replace the
-    /// driver. Both can end a phase without the engine's knowledge; the engine would then return
-    /// memory that the controller still uses.
+    /// driver. Both can end a phase (a command with its data) without the engine's knowledge; the
+    /// engine would then return memory that the controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         self.bus.host_mut()
@@ -470,7 +474,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let blocks = match target {
             // Where no request may take the fast path, the limits of 0 blocks refuse it at once.
-            _ if !self.order.may_go_fast(self.bus.host()) => [0; 2],
+            _ if !self.order.may_go_fast::<H>() => [0; 2],
             Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
             Some(target) => [most, if target.protected { 0 } else { most }],
             None => [0; 2],

@@ -53,15 +53,16 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Tells the policy that a request is sent. Called before any state is changed: a policy may
-    /// panic.
+    /// Calls the policy for the request in slot `index`, which is sent now, so that the policy can
+    /// update its state. Called before any state of the engine is changed: a policy may panic.
     pub fn note_sent<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
         if let Some(waiting) = self.view(slots, index) {
             self.policy_mut().sent(&waiting, now_ns);
         }
     }
 
-    /// Tells the policy that a request is not with the controller any more.
+    /// Calls the policy for the request in slot `index`, which is not with the controller any more,
+    /// so that the policy can update its state.
     pub fn note_done<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
         if let Some(sent) = self.view(slots, index) {
             self.policy_mut().done(&sent, now_ns);

@@ -1,5 +1,5 @@
-//! The results of phases: the controller's events are read, and the series of
-//! [`phases`](super::phases) continues, ends or has failed.
+//! The results of phases (commands with their data and busy): the controller's events are read, and
+//! the series of [`phases`](super::phases) continues, ends or has failed.
 
 use super::concurrent::Turn;
 use super::extras::Event;
@@ -99,7 +99,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved || early || events.card_irq || events.presence || events.retune || events.acknowledged
     }
 
-    /// Handles a phase that ended well on the wire, and checks the card's response.
+    /// Handles the end of a command, with its data or busy, that the controller reported without an
+    /// error, and checks the card's response.
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
         message!(trace, "answered {:#010x}", status.0);
@@ -121,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status.0 & R1::OWN != 0 {
                     self.lane.fail(&mut self.incident, Error::Card(status.0));
                 } else if matches!(self.lane.stage(), Stage::Address) {
-                    self.begin_special_counted(now_ns);
+                    self.begin_counted(now_ns);
                 } else {
                     self.begin_main(true, now_ns);
                 }
@@ -228,8 +229,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.fail(&mut self.incident, error);
     }
 
-    /// Handles an R1 that came before its phase failed. If it reports an error of an earlier write,
-    /// the engine must use it: the card reports such an error only once.
+    /// Handles the R1 `status` that came before the data or the busy of its command failed. If it
+    /// reports an error of an earlier write, the engine must use it: the card reports such an error
+    /// only once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
@@ -238,7 +240,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the response of CMD12, which the engine has sent after the data of a transfer.
+    /// Handles the response of CMD12 after the data of a transfer; `status` is the R1 in it. The
+    /// CMD12 was sent by the engine or by the controller.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let bad = status & (R1::OWN | R1::DEFERRED) & !past_end(self.batch.direction());
         let by_us = matches!(self.lane.stage(), Stage::Stop);
@@ -299,9 +302,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads the R1 of the transfer in progress before its data end, because earlier writes wait
-    /// for a status of the card. Does so only if no request is queued, or if few requests are in
-    /// the engine.
+    /// Reads the R1 of the transfer in progress before its data end, so that earlier writes, which
+    /// wait for a status of the card, become complete. Does so only if no request is queued, or if
+    /// few requests are in the engine.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
@@ -370,8 +373,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Finds the requests that a late programming error may belong to, and gives them the error.
-    /// They are the requests of the last transfer that are not complete, also if a part of them is
-    /// still to be sent. If there is no such request, the next flush reports the error.
+    /// `status` is the R1 with its error bits. The requests are those of the last transfer that are
+    /// not complete, also if a part of them is still to be sent. If there is no such request, the
+    /// next flush reports the error.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();

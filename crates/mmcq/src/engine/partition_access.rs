@@ -33,7 +33,7 @@ pub struct PartitionAccess {
     /// Whether one more block, RPMB's request for the result, is written after the blocks of `out`,
     /// in a write of its own.
     pub ask: bool,
-    /// Number of blocks to read.
+    /// Number of blocks to read, after the written blocks if there are any.
     pub back: u16,
 }
 
@@ -59,7 +59,8 @@ impl PartitionAccess {
         (self.out as u32 + self.ask as u32 + self.back as u32) * BLOCK_BYTES
     }
 
-    /// Checks whether this card can have such an access, and returns the reason if not.
+    /// Checks whether this card can execute this access to another partition, and returns the
+    /// reason if not. `given`: length in bytes of the request's buffer.
     pub(super) fn admitted(&self, target: &CardParams, given: u32) -> Result<(), Error> {
         let blocks = self.out.max(self.back);
         if !target.emmc || self.area() == 0 {
@@ -74,8 +75,9 @@ impl PartitionAccess {
         Ok(())
     }
 
-    /// Returns the nth transfer: direction, first block in the buffer, number of blocks, whether it
-    /// is a reliable write.
+    /// Returns transfer number `n`, counted from 0, of this partition access: direction, first
+    /// block in the buffer, number of blocks, and whether it is a reliable write. `None`: there are
+    /// fewer transfers.
     fn transfer(&self, n: u8) -> Option<(Direction, u32, u16, bool)> {
         let out = u32::from(self.out);
         let ask = u32::from(self.ask);
@@ -113,8 +115,9 @@ impl Memory {
         }
     }
 
-    /// Continues after a step of the partition access in this slot, which ended with this status.
-    /// The memory of the step is unmapped.
+    /// Continues an access to another partition after one of its commands has ended. `place` says
+    /// which command, `status` is the card's status from its response. The command's memory is
+    /// already unmapped.
     pub fn visit_reached(&mut self, place: Place, status: u32, slot: &Slot, plan: &Plan) -> Next {
         let Kind::PartitionAccess(visit) = slot.kind() else { return Next::fail(Error::Unsupported) };
         if status & R1::ERRORS != 0 {

@@ -1,5 +1,6 @@
-//! Requests that may go before the oldest one: those that continue an open transfer, or those of a
-//! run (contiguous requests) that is longer than the run of the oldest one.
+//! Decides which requests may start before the oldest one. They continue an open transfer (one
+//! whose blocks are over, but whose command was not ended), or they belong to a run of contiguous
+//! requests that is longer than the run of the oldest one.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,
@@ -16,8 +17,8 @@
 //! quarter of the slots are free.*
 //!
 //! The engine lets requests overtake in this way only with a policy that [yields](Policy::yields),
-//! and only on a host that can continue a transfer. On other hosts overtaking slows as many cases
-//! of the laboratory's sweep as it speeds up.
+//! and only on a host that can continue a transfer. On other hosts, as many loads in the laboratory
+//! become slower by overtaking as become faster.
 
 use super::Engine;
 use super::order::may_lead;
@@ -26,7 +27,8 @@ use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
 
-/// A younger request may overtake if it came at most this many requests later.
+/// A younger request may go before the oldest waiting one only if it arrived at most this many
+/// requests later.
 const PASSES: u32 = 64;
 /// Factor on [`Config::fair_blocks`](super::Config::fair_blocks) for younger requests that continue
 /// an open transfer. They may overtake with more blocks, since they save the end of one transfer
@@ -34,7 +36,8 @@ const PASSES: u32 = 64;
 const ON: u32 = 4;
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether the request `index` may overtake `picked`, by their ages and blocks.
+    /// Returns whether the request `index` may start before the older request `picked`. It may if
+    /// it came shortly after it, may be merged with others, and may be the first of a transfer.
     fn passes(&self, index: u8, picked: u8) -> bool {
         let (oldest, age) = (self.span(picked).age, self.span(index).age);
         age.wrapping_sub(oldest) <= PASSES && !self.at(index).solo() && may_lead(self, index)
@@ -42,10 +45,11 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the request that starts next: `picked`, or a younger one whose run may go before it.
+    /// Returns the request that starts next: `picked`, or the first of a longer run of contiguous
+    /// requests that may go before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
-        if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }
+        if self.bus.may_continue() { self.passed_by(picked) } else { picked }
     }
 
     #[inline(never)]

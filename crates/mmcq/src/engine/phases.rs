@@ -26,9 +26,9 @@ use crate::spec::command::{self, Command};
 /// The reason why the engine waits on the bus: a command of the present request, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing is in progress.
+    /// The engine waits for nothing on the bus.
     Idle,
-    /// A raw request's prefix (CMD55).
+    /// The CMD55 that goes before the raw command of a request (its prefix).
     Prefix,
     /// CMD22, which sends the upper bits of an address.
     Address,
@@ -50,18 +50,20 @@ pub(super) enum Stage {
     Flush,
     /// CMD13 that reads the result of the flush.
     FlushStatus,
-    /// The bus operation of the control request.
+    /// The operation on the bus settings (such as a new clock or width) that a control request
+    /// asked for.
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
-    /// A command or pause of a request that needs [`Engine::enable_extended_ops`]. The state of the
-    /// extras has the details.
+    /// A command or pause of a request that needs [`Engine::enable_extended_ops`], such as an erase
+    /// or a partition access.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),
 }
 
-/// Steps of recovery on the bus.
+/// Steps of the engine on the bus to recover from an error or a timeout: resets, commands and
+/// waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// The lines are reset: [`BusOp::ResetLines`](crate::host::BusOp::ResetLines).
@@ -72,7 +74,7 @@ pub(super) enum Recovery {
     Stop,
     /// CMD13 reads the card's state.
     Status,
-    /// The wait before the next CMD13.
+    /// The engine waits before it sends the next CMD13.
     Wait,
 }
 
@@ -81,7 +83,8 @@ pub(super) enum Recovery {
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Notes that the transfer's first phase is about to start.
+    /// Records that the first phase (command) of a transfer is about to start: sets how the
+    /// transfer will end, and clears the error of an earlier one.
     #[inline(always)]
     pub fn note_transfer_start(&mut self, record: &mut Record, incident: &mut Incident, end: End) {
         self.streams_mut().set_end(end);
@@ -107,9 +110,9 @@ impl<H: Host> Bus<H> {
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
-    /// Prepares the phase with the data of a transfer. `single`: it uses the command for one block.
-    /// `cached`: written data may stay in the card's cache. Returns two times in ns: how long the
-    /// controller waits for the card, and after how long the engine polls for the end.
+    /// Prepares the data command of a transfer. `single`: CMD17 or CMD24, for one block. `cached`:
+    /// written data may stay in the card's cache. Returns two times in ns: how long the controller
+    /// waits for the card, and after how long the engine polls for the end.
     #[inline(always)]
     pub fn prepare_main<P: Profile>(
         &mut self,
@@ -131,7 +134,8 @@ impl<H: Host> Bus<H> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Puts the request in slot `first` and the requests that join it into the batch (unless
-    /// `collected` says that they are there already), and starts the first phase of their transfer.
+    /// `collected` says that they are there already), and starts the first command of their
+    /// transfer.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
@@ -234,14 +238,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts CMD23 as a phase of its own where it pays, otherwise the data command at once.
+    /// Sends CMD23 as a command of its own where that is faster, otherwise sends the data command
+    /// at once.
     ///
     /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
     /// interrupt more. CMD23 is the better of the two: after a CMD12 the card drops what it has
     /// read ahead.
-    #[inline]
-    fn begin_counted(&mut self, now_ns: u64) {
+    #[inline(never)]
+    pub(super) fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();
         let counts =
             self.card.target().as_ref().is_some_and(|t| t.count) && self.bus.counts(self.batch.direction());
@@ -257,13 +262,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.begin_main(false, now_ns);
         }
-    }
-
-    /// Begins a transfer as [`begin_counted`](Self::begin_counted) does, for rare cases. Not
-    /// inlined, so that the ordinary path stays short.
-    #[inline(never)]
-    pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
-        self.begin_counted(now_ns);
     }
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
@@ -298,23 +296,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Main, timeout_ns, look_ns, now_ns);
     }
 
-    /// Starts a phase without data.
+    /// Starts a command without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
         self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Starts the prepared phase on the controller. `timeout_ns`: how long the controller waits for
-    /// the card. `limit_ns`: after this time, plus [`SLACK_NS`], the engine polls the controller
-    /// itself, or gives up.
+    /// Starts the prepared phase (a command with its data and busy) on the controller. `stage`:
+    /// which part of a request it is. `timeout_ns`: how long the controller waits for the card.
+    /// `limit_ns`: after this time, plus [`SLACK_NS`], the engine polls the controller itself, or
+    /// gives up.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress. Sets which part of a request it is (`stage`),
-    /// its deadlines, and how the fast path may end it (`kind`).
+    /// Makes the prepared phase the one in progress. `stage`: which part of a request it is.
+    /// `kind`: how the fast path may end it. `limit_ns`: time in ns after which, plus [`SLACK_NS`],
+    /// the engine gives the phase up.
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
@@ -365,7 +365,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }
 
-    /// Starts CMD13, which reads the card's status.
+    /// Starts CMD13, which reads the card's status. `stage`: what the result of this command is
+    /// for.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
         if matches!(stage, Stage::Status) {
             self.record.status_asked();
@@ -376,8 +377,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(stage, self.card.plan().status(), COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
-    /// done first; then the request gets its turn again.
+    /// Maps the memory of a request whose turn it is for DMA. Returns `Ok(true)` if it is mapped.
+    /// `Ok(false)`: no mapping is free. The engine then frees another request's mapping, and this
+    /// request gets its turn again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.slots.map(self.bus.host_mut(), index) {
             Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
@@ -387,9 +389,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins to free a mapping that another request uses: by the next `poll`, or by reading the
-    /// status that writes wait for. Returns false if no other request has a mapping that can be
-    /// freed.
+    /// Begins to free a DMA mapping, because request `index` needs one. A request that waits or has
+    /// ended loses its mapping in the next `poll`. If there is none, reads the card's status
+    /// (CMD13), which ends the writes that still wait for their result. Returns false if no mapping
+    /// can be freed in these ways.
     #[cold]
     #[inline(never)]
     pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {

@@ -17,9 +17,10 @@ const DOUBLED_MAX: u8 = 2;
 /// How transfers are sent to this card by this controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Longest wait of the controller in nanoseconds, for a read and for a write.
+    /// Time in ns after which the controller gives up waiting for data or for the end of busy, for
+    /// a read and for a write.
     timeout_ns: [u64; 2],
-    /// How many times both waits in `timeout_ns` are doubled now.
+    /// How many times the two waits in `timeout_ns` (for a read and for a write) are doubled now.
     doubled: u8,
     rca: u16,
     /// Left shift that makes a block number the card's address.
@@ -39,14 +40,14 @@ enum Ends {
     Stopped,
 }
 
-/// A phase for the controller, and how long it may take.
+/// A phase (a command with its data and busy) for the controller, and how long it may take.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,
-    /// Time in ns after which the engine treats the phase as failed, if the controller has reported
-    /// no end. The engine adds [`SLACK_NS`](super::bus::SLACK_NS).
+    /// Time in ns after which the engine treats the phase (the command with its data) as failed, if
+    /// the controller has reported no end. The engine adds [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 
@@ -85,7 +86,7 @@ impl Plan {
         self.ends != Ends::Open
     }
 
-    /// Returns the address of a block in the card's commands.
+    /// Returns the address of block `lba` as the card's commands have it: in blocks or in bytes.
     #[inline(always)]
     pub fn address(&self, lba: u64) -> u32 {
         (lba as u32) << self.shift
@@ -102,8 +103,8 @@ impl Plan {
         }
     }
 
-    /// Returns the phase with the data of a transfer. `single`: it uses the command for one block.
-    /// `wire_ns`: the time of its data on the bus.
+    /// Returns the data command of a transfer, and its time limits. `single`: CMD17 or CMD24, for
+    /// one block. `wire_ns`: the time in ns of the data on the bus.
     #[inline(always)]
     pub fn transfer(
         &self,
@@ -119,8 +120,9 @@ impl Plan {
         Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
     }
 
-    /// Returns two times of a transfer of this direction and length: how long the controller waits
-    /// for the card, and after how long the engine gives up.
+    /// Returns two times in ns for a transfer of `blocks` blocks in this direction: how long the
+    /// controller waits for the card, and after how long the engine gives up. `wire_ns`: time of
+    /// the data on the wire.
     #[inline(always)]
     pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
         let [read_ns, write_ns] = self.timeout_ns;
@@ -136,8 +138,9 @@ impl Plan {
         read_ns.max(write_ns)
     }
 
-    /// Returns after how long, in ns, the engine gives up a transfer on a controller that has only
-    /// one timeout for reads and writes.
+    /// Returns the time in ns after which the engine gives up a transfer of `blocks` blocks, on a
+    /// controller that has only one timeout for reads and writes. `wire_ns`: time of the data on
+    /// the bus.
     #[inline(always)]
     pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
         self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns

@@ -75,7 +75,7 @@ impl Record {
         self.stats.merged = self.stats.merged.wrapping_add(requests);
     }
 
-    /// Counts an open transfer that is closed, by reason.
+    /// Counts, by reason, that the engine closes a transfer which it had left open.
     #[inline(always)]
     pub fn closed(&mut self, reason: Close) {
         if let Some(count) = self.stats.closed.get_mut(reason as usize) {

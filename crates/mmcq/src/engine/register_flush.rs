@@ -12,7 +12,7 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two polls of the register, in nanoseconds.
+/// Time between two reads of the flush bit while a flush lasts, in nanoseconds.
 const ASK_NS: u64 = 1_000_000;
 
 impl Card {
@@ -25,7 +25,8 @@ impl Card {
 }
 
 impl Memory {
-    /// Begins a flush by the register at this place.
+    /// Begins a flush of the card's cache: by CMD49 writes 1 to the extension register `at`, by
+    /// which an SD card flushes its cache.
     pub fn begin_register_flush(&mut self, at: Extension, now_ns: u64) -> Next {
         self.start_timing(now_ns);
         if let Some(first) = self.page_mut().first_mut() {
@@ -34,8 +35,8 @@ impl Memory {
         self.transfer_page(Place::FlushStart, sd::write_extr_single(at, 1), Direction::Write)
     }
 
-    /// Returns the step that transfers one block between the card and the engine's own memory block
-    /// (page).
+    /// Returns the command that transfers one block between an extension register of the card and
+    /// the engine's own memory block (page).
     fn transfer_page(&self, place: Place, command: Command, direction: Direction) -> Next {
         let given = self.page().len_bytes();
         if given < BLOCK_BYTES {

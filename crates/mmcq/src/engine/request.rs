@@ -19,7 +19,7 @@ pub const BLOCK_BYTES: u32 = 512;
 pub enum Kind {
     /// Read blocks of 512 bytes.
     Read {
-        /// First block.
+        /// First block to read, in units of 512 bytes.
         lba: u64,
         /// Number of blocks, at least 1.
         blocks: u32,
@@ -33,32 +33,34 @@ pub enum Kind {
     },
     /// Flush: when it completes, all data that were written before it are on the medium. A barrier.
     Flush,
-    /// A raw phase, sent exactly as given. A barrier. The response is returned without being
-    /// checked, and the engine does not learn from it what has changed on the card. So two commands
-    /// are refused with [`Error::Unsupported`]: CMD6 to PARTITION_CONFIG, for which there are
-    /// [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand); and CMD6
-    /// to CACHE_CTRL, for which there is [`Options::cache`](crate::card::Options::cache).
+    /// A command of the caller, with its data, sent exactly as given (a raw phase). A barrier.
+    /// The response is returned without being checked, and the engine does not learn from it what
+    /// has changed on the card. So two commands are refused with [`Error::Unsupported`]: CMD6 to
+    /// PARTITION_CONFIG, for which there are [`PartitionAccess`](Kind::PartitionAccess) and
+    /// [`LongCommand`](Kind::LongCommand); and CMD6 to CACHE_CTRL, for which there is
+    /// [`Options::cache`](crate::card::Options::cache).
     Raw {
         /// A command sent directly before (CMD55). If it fails, the request fails with its error.
         prefix: Option<Command>,
-        /// The phase; its data use the request's buffer.
+        /// The command with its data and busy; the data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase, in nanoseconds.
+        /// Longest time for the command with its data and busy, in nanoseconds.
         timeout_ns: u64,
     },
-    /// A phase of an I/O function (CMD52, CMD53), exactly as given. Not a barrier. These requests
-    /// keep their own order, and start before waiting reads and writes, but at most
+    /// A command to an I/O function (CMD52, CMD53) with its data, exactly as given. Not a barrier.
+    /// These requests keep their own order, and start before waiting reads and writes, but at most
     /// [`Config::io_burst`](super::Config::io_burst) of them in a row. The response is returned
     /// without being checked. Where host and card allow it
     /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)), a CMD52 does
     /// not wait for a data transfer, so it may be done before an older CMD53.
     Io {
-        /// The phase; its data use the request's buffer.
+        /// The command (with its response, data and busy); its data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase, in nanoseconds.
+        /// Longest time for the command, its data and busy, in nanoseconds.
         timeout_ns: u64,
-        /// Whether the client will submit its next step as soon as this one is done. Then no memory
-        /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
+        /// Whether the client will submit another command as soon as this one is done. Then no
+        /// memory request gets the bus for a short time
+        /// ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
     /// A change of the bus, such as its power, clock or width. A barrier: no other request
@@ -76,7 +78,7 @@ pub enum Kind {
     /// that was under way is repeated. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
-        /// First block.
+        /// First block of the erase, in units of 512 bytes.
         lba: u64,
         /// Number of blocks, at least 1.
         blocks: u32,
@@ -104,9 +106,9 @@ pub enum Kind {
     /// change the access bits of PARTITION_CONFIG, which are for `PartitionAccess`, nor CACHE_CTRL,
     /// which is for bring-up ([`Error::Unsupported`]).
     LongCommand {
-        /// The command, with response R1b.
+        /// The command to send. Its response must be R1b (R1 with busy).
         command: Command,
-        /// Longest busy, in nanoseconds.
+        /// Longest time in nanoseconds for which the card may be busy after the command.
         timeout_ns: u64,
     },
 }
@@ -122,8 +124,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether this kind of request may be urgent, that is, a step of the supervisor that
-    /// does not wait for the queue.
+    /// Returns whether requests of this kind may be urgent: they are a part of recovery, and do not
+    /// wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
@@ -138,9 +140,9 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request must not be sent twice: the card would do something else the
-    /// second time. A long command may count or be final, and each authenticated write has its own
-    /// counter.
+    /// Returns whether the request must not be sent twice, since the card would do something else
+    /// the second time. A long command may, for example, be counted by the card, or make a setting
+    /// permanent. Each authenticated write to the RPMB has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -150,7 +152,7 @@ impl Kind {
     }
 }
 
-/// A request with its memory.
+/// Action that a client asks the engine to do, with the memory for the data.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {
@@ -212,8 +214,8 @@ impl Request {
     }
 
     /// Makes the request a part of the recovery that all others wait for. The request starts before
-    /// all queued ones. Only a raw phase, a change of the bus and a pause can be urgent; other
-    /// kinds are refused with [`Error::Unsupported`].
+    /// all queued ones. Only one raw command ([`Kind::Raw`]), a change of the bus and a pause can
+    /// be urgent; other kinds are refused with [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
@@ -253,15 +255,16 @@ impl SlotId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Output {
-    /// Bytes transferred. The data of a tuning phase stay in the controller: then the value is 1
+    /// Bytes transferred. The data of a tuning command stay in the controller. Then the value is 1
     /// once tuning is complete, and 0 before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
-    /// The response, for a raw phase.
+    /// The card's response, if the request was one raw command ([`Kind::Raw`]).
     pub response: Response,
 }
 
 impl Output {
-    /// Returns whether tuning is complete, after a raw tuning phase.
+    /// Returns whether tuning is complete. Valid for the result of a tuning command that was sent
+    /// as a raw request ([`Kind::Raw`]).
     pub const fn is_tuned(&self) -> bool {
         self.bytes != 0
     }
@@ -310,7 +313,7 @@ pub enum Error {
     },
     /// The buffer is shorter than the data.
     Buffer {
-        /// Bytes that the request needs.
+        /// Number of bytes that the data of the request have.
         needed: u32,
         /// Bytes that the buffer has.
         given: u32,
@@ -326,7 +329,8 @@ pub enum Error {
     /// Written data did not reach the medium. The value is the status (R1) that showed this after
     /// the transfer.
     Program(u32),
-    /// The controller reported no end of a phase before its deadline, in any try.
+    /// The controller did not report the end of a command, of its data or of its busy before the
+    /// engine's deadline, in any try.
     Silent,
     /// A bus operation failed.
     Bus(BusOp),

@@ -5,21 +5,21 @@ use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
 use crate::host::Direction;
 
-/// A transfer that the card has not seen the end of.
+/// A transfer that was not ended on the card: a further request may continue it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub direction: Direction,
     /// The block at which a request would continue the transfer.
     pub next: u64,
-    /// When the first write of this transfer was completed; `None`: no write was.
+    /// Time in ns at which the first write of this transfer was completed; `None`: no write was.
     pub told_ns: Option<u64>,
     /// Number of blocks that are left of the count in CMD23; 0: no CMD23 was sent.
     pub counted: u32,
 }
 
 impl Open {
-    /// Returns whether writes of the transfer were completed, so that their status is still to
-    /// come.
+    /// Returns whether writes of this open transfer were reported complete, and the card's status
+    /// that shows their result is still missing.
     #[inline(always)]
     pub fn owes(&self) -> bool {
         self.told_ns.is_some()
@@ -53,7 +53,7 @@ pub(super) enum End {
 /// A sequential run: requests of which each begins at the block where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The block after the last one that was sent.
+    /// The block after the last one that this sequential run of requests has transferred.
     next: u64,
     /// Whether the last request began at the block where the one before ended.
     on: bool,
@@ -63,13 +63,15 @@ struct Run {
     ended_ns: u64,
 }
 
-/// A request that has not come after this many usual pauses of its client is late.
+/// A client's next contiguous request counts as late when this many times the client's usual pause
+/// between two requests has passed.
 const LATE: u64 = 4;
 
 impl Run {
     const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
-    /// Notes a request that begins at this block and came in at this time.
+    /// Notes a request that begins at block `lba` and came in at the time `arrived_ns`: whether it
+    /// continues the run, and after which pause.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         self.on = lba == self.next;
@@ -82,14 +84,15 @@ impl Run {
         }
     }
 
-    /// Returns the case for which the pause after the last request is learned: [`Case::Run`] if it
-    /// continued the request before, otherwise [`Case::First`].
+    /// Returns the case for which the pause after the last request is included in the measured
+    /// times: [`Case::Run`] if it continued the request before, otherwise [`Case::First`].
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns the pause in ns after which the next request of the run counts as late.
+    /// Returns the pause in ns after which the next request that continues these sequential
+    /// requests counts as late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
@@ -108,7 +111,8 @@ struct Runs {
 impl Runs {
     const NEW: Runs = Runs { last: Run::NEW, other: Run::NEW, worth: Worth::NEW };
 
-    /// Notes a request that begins at this block and came in at this time.
+    /// Records a request that begins at block `lba` and came in at `arrived_ns`. It continues one
+    /// of the two last runs (contiguous requests), or begins a new one.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         if lba != self.last.next {
@@ -123,8 +127,10 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// Learns from the request after a pause whether keeping the transfer open is right. `went_on`:
-    /// the request continued the transfer. `limit_ns`: longer pauses do not count.
+    /// Learns from the request after a pause whether keeping the transfer open is right.
+    /// `direction`: that of the transfer. `went_on`: the request continued the transfer.
+    /// `arrived_ns`: time in ns at which the request came. A pause longer than `limit_ns` teaches
+    /// nothing.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -140,9 +146,9 @@ impl Runs {
         }
     }
 
-    /// Returns how long a transfer is kept open while no request waits, in ns and at most
-    /// `limit_ns`; 0: not at all. The time is 0 for a run whose usual pause is longer than twice
-    /// `limit_ns`.
+    /// Returns how long a transfer is kept open (not ended by CMD12) while no request waits, in ns
+    /// and at most `limit_ns`; 0: not at all. The time is 0 if the usual pause between the requests
+    /// of this run is longer than twice `limit_ns`.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -158,23 +164,25 @@ impl Runs {
 /// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The state of open transfers, and for each direction the run (contiguous requests) that was seen
-/// last.
+/// The state of open transfers, and for each direction the last run (contiguous requests).
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// The transfer that the card has not seen the end of.
+    /// The open transfer: the card still waits for its next blocks, or for its stop command;
+    /// `None`: there is none.
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,
-    /// Whether the card's present busy follows the CMD12 of an open transfer whose requests are all
-    /// complete.
+    /// Whether the card's present busy follows the CMD12 that has closed an open transfer, after
+    /// all of its requests were complete.
     closing: bool,
     runs: [Runs; 2],
     /// Direction of the last transfer, if its data are over and no request has begun since.
     paused: Option<Direction>,
-    /// When the transfer in progress began, until its data are over.
+    /// Time in ns at which the transfer in progress began; `None` if no transfer is in progress or
+    /// its data are over.
     began_ns: Option<u64>,
-    /// Direction of the transfer that the card is ending, and since when.
+    /// The transfer that is being ended now (CMD12 or stop token, and busy): its direction, and the
+    /// time in ns at which that began. `None`: no transfer is being ended.
     ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,
@@ -267,15 +275,16 @@ impl Streams {
     }
 
     /// Ends the run of contiguous requests, because the next request, which came in at
-    /// `arrived_ns`, is not a read or write.
+    /// `arrived_ns`, is not a read or write. `limit_ns`: the longest time that a transfer is kept
+    /// open.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
         }
     }
 
-    /// Returns how long a transfer of this direction is kept open while no request waits, in ns and
-    /// at most `limit_ns`; 0: not at all.
+    /// Returns how long a transfer of this direction is kept open (not ended by CMD12) while no
+    /// request waits, in ns and at most `limit_ns`; 0: not at all.
     #[inline]
     pub fn hold_ns(&self, direction: Direction, limit_ns: u64) -> u64 {
         let [reads, writes] = &self.runs;
@@ -300,14 +309,14 @@ impl Streams {
         self.paused = Some(direction);
     }
 
-    /// Notes that the first phase of a transfer is sent.
+    /// Records the time at which the first phase (command) of a transfer is sent.
     #[inline(always)]
     pub fn note_transfer_start(&mut self, now_ns: u64) {
         self.began_ns = Some(now_ns);
     }
 
-    /// Notes that the data of a transfer are over; `wire_ns`: their time on the wire. `on`: the
-    /// transfer continued an open one.
+    /// Records that the data of a transfer are over; `wire_ns`: their time on the wire in ns. `on`:
+    /// the transfer continued an open one, so it had no command of its own.
     pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
@@ -322,7 +331,7 @@ impl Streams {
     }
 
     /// If the end of an open transfer was in progress, notes that the card is free again, and
-    /// learns how long that end took.
+    /// includes the time that this end took in the measured times.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
@@ -337,8 +346,8 @@ impl Streams {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// Drops the measurements in progress: after a failed phase, their times would not be the usual
-    /// ones of the card.
+    /// Drops the time measurements in progress. The caller does so after a failed command, whose
+    /// times are not usual for the card.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }

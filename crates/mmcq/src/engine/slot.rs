@@ -25,8 +25,8 @@ pub(super) enum State {
     Queued,
     /// The request's transfer is with the controller.
     Active,
-    /// The request's transfer is with a controller that cannot be stopped. The memory of the
-    /// request is lent, so it stays in the slot.
+    /// The request's transfer is with a controller that cannot be stopped. The request's memory
+    /// belongs to a blocking caller, which must not return, so the request stays in the slot.
     Kept,
     /// The data are written; the card's next status shows whether they were programmed.
     Settling,
@@ -42,7 +42,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Slot {
     state: State,
-    /// Whether no client waits for the result.
+    /// Whether no client waits for the result any more, such as after its future was dropped.
     orphan: bool,
     /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
@@ -125,7 +125,7 @@ impl Slot {
 pub(super) struct Span {
     pub direction: Direction,
     pub start: u64,
-    /// The end: the number after the last block.
+    /// End of the request's range: the block number after its last block.
     pub end: u64,
     /// Number of the request in the order of arrival: a later request has a larger number. The
     /// number wraps.
@@ -141,20 +141,21 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     /// Number of slots whose memory is mapped for the controller.
     mapped: u8,
-    /// Whether some queued request is perhaps not mapped.
+    /// Whether the memory of some queued request is perhaps not mapped for DMA.
     unmapped: bool,
     /// Whether the memory of the request that is next could not be mapped, since the host had no
     /// free mapping.
     cramped: bool,
     next_age: u32,
-    /// A bit for each free slot.
+    /// Slots that hold no request, one bit each.
     free: SlotSet,
     /// A bit for each slot in state Settling: a write whose data are transferred waits for the
     /// card's status.
     settling: SlotSet,
     /// A bit for each slot in state Ended.
     ended: SlotSet,
-    /// A bit for each slot in state Done that was not reported yet.
+    /// A bit for each slot in state Done that the engine has not reported to its caller yet; the
+    /// caller wakes the client then.
     unreported: SlotSet,
     /// A bit for each slot with a waker that the engine will not report any more, because its
     /// request was cancelled, or its completion was taken first. The caller drops such wakers
@@ -162,23 +163,23 @@ pub(super) struct Slots<const N: usize> {
     stale: SlotSet,
     /// A bit for each queued read.
     reads: SlotSet,
-    /// A bit for each queued write.
+    /// Slots whose request is a queued write, one bit each.
     writes: SlotSet,
-    /// A bit for each queued request that is neither a read nor a write.
+    /// Slots whose request is queued and is neither a read nor a write, one bit each.
     barriers: SlotSet,
-    /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
-    /// Such a request needs no special treatment when its turn comes.
+    /// A bit for each slot whose request came by the fast path (few checks) and has no neighbour in
+    /// the queue. Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
     /// A bit for each slot whose request is a command to an I/O function and waits for its start.
     /// These slots are not in the queue's list.
     ios: SlotSet,
-    /// A bit for each slot with a waiting phase of an I/O function that may start even while the
-    /// engine is stopped.
+    /// Set of slots: a bit for each slot with a waiting command to an I/O function that may start even while
+    /// the engine is stopped.
     urgents: SlotSet,
     /// A bit for each slot whose write is durable by a flush that has not ended yet.
     owing: SlotSet,
-    /// The slots of `owing` of whose blocks some were changed by a later request since. Such a write
-    /// must not be sent again.
+    /// The slots of `owing` whose blocks were partly changed by a later request. The write of
+    /// such a slot must not be sent again.
     covered: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],
@@ -268,7 +269,7 @@ impl<const N: usize> Slots<N> {
         self.queue().filter(|&index| self.is_untouched(index)).last()
     }
 
-    /// Returns the last request of the queue.
+    /// Returns the slot of the last request of the queue; `None`: the queue is empty.
     pub fn youngest(&self) -> Option<u8> {
         Some(self.tail).filter(|&index| index != NONE)
     }
@@ -279,14 +280,15 @@ impl<const N: usize> Slots<N> {
         self.free & self.free.wrapping_sub(1) != 0
     }
 
-    /// Takes a free slot.
+    /// Takes a free slot and returns its number; `None`: no slot is free.
     pub fn allocate(&mut self) -> Option<u8> {
         let index = self.next_free()?;
         self.take_free();
         Some(index)
     }
 
-    /// Returns the free slot that [`take_free`](Self::take_free) will take next.
+    /// Returns the free slot that [`take_free`](Self::take_free) will take next; `None`: no slot is
+    /// free.
     #[inline(always)]
     pub fn next_free(&self) -> Option<u8> {
         if self.free == 0 { None } else { Some(self.free.trailing_zeros() as u8) }
@@ -367,7 +369,7 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
-    /// Returns whether the request in this slot is a read or write that the policy may pick:
+    /// Returns whether the request in slot `index` is a read or write that the policy may pick:
     /// queued, and before the first barrier.
     pub fn is_offered(&self, index: u8) -> bool {
         if usize::from(index) >= N {
@@ -383,7 +385,8 @@ impl<const N: usize> Slots<N> {
         self.queue().map_while(|index| self.waiting(index))
     }
 
-    /// Returns a queued read or write as a policy sees it.
+    /// Returns the read or write of slot `index` in the form that a scheduling policy gets
+    /// ([`Waiting`]); `None`: the request is neither.
     pub fn waiting(&self, index: u8) -> Option<Waiting> {
         let slot = self.at(index);
         let (direction, lba, blocks) = slot.span()?;

@@ -28,12 +28,12 @@ use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
-/// Most blocks of one request for zeroes: `Output` counts bytes in 32 bits.
+/// Most blocks that one request may overwrite with zeroes: `Output` counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Slot {
-    /// Changes a request for zeroes into an erase that has the same effect, or into a write with
-    /// special rules.
+    /// Changes a request for zeroes into an erase, if erased blocks read as zeros on this card, or
+    /// into a write of a buffer of zeros.
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind() else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {
@@ -97,10 +97,10 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Completes the requests that wait for a flush, because the flush that has just ended served
-    /// them too. A write among them is not sent again, since a younger write to the same blocks may
-    /// be complete. Flushes in the queue are not completed if a lost write is still to be reported
-    /// to one of them.
+    /// Completes the requests that wait for a flush, because the flush that has just ended (in slot
+    /// `control`) served them too. A write among them is not sent again, since a younger write to
+    /// the same blocks may be complete. Flushes in the queue are not completed if `ledger` still
+    /// has a lost write to report to one of them.
     pub fn end_flushed(&mut self, ledger: &Durability, control: u8) {
         let joins = ledger.is_settled();
         for index in bits(self.take_served(control, joins)) {
@@ -111,7 +111,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Begins a durable write, its flush, or a write of zeroes.
+    /// Begins the next command for the request in slot `index`: a durable write, its flush, or a
+    /// write of zeroes.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
@@ -189,7 +190,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
 
-    /// Starts a transfer of blocks of one request, into which no other request is merged.
+    /// Starts a transfer for blocks of one request. No other request is merged into the transfer.
     fn send_alone(
         &mut self,
         index: u8,
@@ -216,7 +217,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let count = command::set_block_count(blocks, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_special_counted(now_ns);
+            self.begin_counted(now_ns);
         }
     }
 
@@ -286,8 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts a write with special rules, a read with a special rule, or a write to a card that
-    /// takes single blocks.
+    /// Starts the read or write of slot `first`, which a [quirk](crate::spec::quirks) of the card
+    /// makes special, or which is a write that is durable, of zeroes, or of single blocks only.
     #[cold]
     #[inline(never)]
     pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {
@@ -299,8 +300,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends a piece of a request that a [quirk](crate::spec::quirks) of the card makes special, as
-    /// a closed transfer. For a write the piece is one block. For a read it is the blocks before
-    /// the card's last one, and then the last one.
+    /// a transfer that ends with its blocks (is not left open). For a write the piece is one block.
+    /// For a read it is the blocks before the card's last one, and then the last one.
     fn send_piece(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);

@@ -54,15 +54,15 @@ pub enum Close {
     Barrier,
     /// No request continued the open transfer in the time for which it was kept open.
     Idle,
-    /// No request was known that might continue the open transfer.
+    /// No request was known that might continue the open transfer (CMD18 or CMD25).
     End,
     /// The transfer has reached the end of the card.
     Edge,
     /// An open transfer is closed because the platform has suspended or halted the engine.
     Stop,
-    /// The controller asked for a new tuning.
+    /// The transfer is closed because the controller has asked for a new tuning.
     Retune,
-    /// The host failed to continue the open transfer.
+    /// The host failed to continue the open transfer (with data but without a new command).
     Fault,
     /// Writes of the transfer are complete, and their status has been missing for the longest
     /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
@@ -72,10 +72,11 @@ pub enum Close {
 }
 
 impl Close {
-    /// Number of reasons to close an open transfer.
+    /// Number of reasons to close (end by CMD12) an open transfer.
     pub const COUNT: usize = 10;
 
-    /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).
+    /// All reasons to close an open transfer, in the order of
+    /// [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
         Close::Break,
         Close::Barrier,
@@ -102,8 +103,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether a request is queued that has the direction of this batch and begins at block
-    /// `lba`.
+    /// Returns whether a queued request begins at block `lba` and has the direction of this batch
+    /// (the requests that one transfer carries).
     pub fn queued_at(&self, slots: &Slots<N>, lba: u64) -> bool {
         bits(slots.mergeable(self.direction()))
             .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
@@ -117,8 +118,9 @@ impl<const N: usize> Batch<N> {
         u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
     }
 
-    /// Returns whether the host can keep the transfer of this batch open. That may depend on the
-    /// memory of the requests, so this function is called after the memory is mapped.
+    /// Returns whether the host can keep the transfer of this batch (requests that share a
+    /// transfer) open. That may depend on the memory of the requests, so this function is called
+    /// after the memory is mapped.
     pub fn goes_on_in<H: Host>(&self, host: &H) -> bool {
         let (blocks, direction) = (self.blocks(), self.direction());
         let asks = |segment: &Segment| host.goes_on_with(segment, blocks, direction);
@@ -128,7 +130,8 @@ impl<const N: usize> Batch<N> {
 
 impl Streams {
     /// Records the start of the transfer of `batch`, for the decision whether to keep transfers
-    /// open. `first` is the slot of its first request.
+    /// open. `first` is the slot of its first request, `limit_ns` the longest time for which a
+    /// transfer may be kept open.
     pub fn note_run<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -148,8 +151,8 @@ impl Streams {
         self.note_transfer_start(now_ns);
     }
 
-    /// Notes that the data of a read or write are over. `on`: they continued an open transfer,
-    /// without a command.
+    /// Records that the data of a read or write have been transferred. `on`: they continued an open
+    /// transfer (one that had waited for more requests), so that no new command was sent.
     pub fn note_data<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -163,6 +166,13 @@ impl Streams {
         }
     }
 
+    /// Notes that the data of a transfer which does not stay open are over, and that its requests
+    /// are complete.
+    pub fn note_closed_data<H: Host, const N: usize>(&mut self, batch: &Batch<N>, bus: &Bus<H>, now_ns: u64) {
+        self.note_data(batch, bus, false, now_ns);
+        self.went_out(batch.direction(), batch.end(), now_ns);
+    }
+
     /// Notes that the end of a transfer begins now. Either the engine sends CMD12 for it, or the
     /// card has all data of a write and the engine waits for the end of its busy.
     pub fn note_ending<H: Host>(&mut self, direction: Direction, now_ns: u64) {
@@ -171,7 +181,7 @@ impl Streams {
         }
     }
 
-    /// Notes that the card has ended the transfer.
+    /// Notes that the card has ended the transfer that was open, or that was closed by CMD12.
     pub fn note_ended<H: Host>(&mut self, now_ns: u64) {
         if H::CONTINUES {
             self.note_end(now_ns);
@@ -186,8 +196,9 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long, in ns, a transfer of this direction stays open when its data are over and
-    /// no request waits.
+    /// Returns how long, in ns, a transfer of this direction is kept open after its data, while no
+    /// request is queued. If no request has continued it by then, the engine closes it. 0: it is
+    /// closed at once.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {
@@ -218,7 +229,8 @@ impl Streams {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
     }
 
-    /// Returns whether a transfer is left open. A host that cannot continue one has none.
+    /// Returns whether a CMD18 or CMD25 is left open on the card, so that a request can continue
+    /// it. A host that cannot continue a transfer leaves none open.
     #[inline(always)]
     pub fn is_left_open<H: Host>(&self) -> bool {
         H::CONTINUES && self.open().is_some()
@@ -265,8 +277,9 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Clears the open transfer after a recovery. Returns true if the status that shows the result
-    /// of complete writes is still to come: the caller reads it now.
+    /// Forgets the open transfer (one that waits for requests that continue it) after a recovery.
+    /// Returns true if the caller must read the card's status now: some writes were reported
+    /// complete before their status was read. `ledger` keeps track of these writes.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.
@@ -276,8 +289,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the transfer of the engine's batch will end: with its blocks, after a known
-    /// number of blocks, or open for requests that continue it.
+    /// Decides how the transfer that the engine has collected (its batch) will end: with the last
+    /// block of its requests, after a known number of blocks, or open for requests that continue
+    /// it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()
@@ -327,9 +341,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    /// Decides whether an open transfer stays open when its data are over. Returns until when it
-    /// may stay open, or why it is closed. `was`: the open transfer before these data; `None`:
-    /// these data were its first.
+    /// Decides whether an open transfer stays open when its data are over. Returns the time in ns
+    /// until which it may stay open, or why it is closed. `was`: the open transfer before these
+    /// data; `None`: these data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -376,7 +390,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the end of the data of an open transfer.
+    /// Handles the end of the data of an open transfer (a CMD18 or CMD25 that is not ended on the
+    /// card, so that the next request may continue it).
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.batch.direction(), self.batch.end());
         if H::CONTINUES && self.bus.phase().auto == Auto::Continue {
@@ -385,6 +400,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
+        self.blockers.note_left_open();
         // An ordinary transfer that only lacks its CMD12 does not count as left open.
         let (was, end) = (self.lane.streams().open(), self.lane.streams().end());
         let left_open = was.is_some() || end != End::Stopped;
@@ -450,7 +466,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// Returns why the open transfer must be closed now; `None`: it may wait.
+    /// Returns why the open transfer (a CMD18 or CMD25 that later requests continue) must be closed
+    /// now; `None`: it may stay open.
     pub(super) fn must_close(&self, now_ns: u64) -> Option<Close> {
         if !H::CONTINUES {
             return None;
@@ -471,7 +488,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.hold_is_over(now_ns).then(|| self.lane.streams().held_out(&self.config, now_ns))
     }
 
-    /// Ends the open transfer by CMD12.
+    /// Ends by CMD12 the transfer that was left open for a next request. Counts `reason`.
     pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
         if !self.lane.streams().is_open() {
             return;
@@ -493,7 +510,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// Handles the response of a CMD12 for which no request waits.
+    /// Handles the response of the CMD12 that has closed an open transfer, when no request needs
+    /// this transfer any more. `status`: the R1 in that response.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else {
             return self.lane.go_idle::<H>(&mut self.timers, now_ns);

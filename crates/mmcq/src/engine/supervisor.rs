@@ -1,4 +1,5 @@
-//! What the engine stores for the supervisor: requests for help, and chores with their times.
+//! What the engine stores for the supervisor: requests to it for help (commands that recovery
+//! needs), and chores with their times.
 
 use super::recover::Helping;
 use super::upkeep::Upkeep;
@@ -20,7 +21,7 @@ impl Supervisor {
         Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }
     }
 
-    /// Returns the requests for help, and whether there is a supervisor.
+    /// Returns what the engine has requested of the supervisor, and whether there is a supervisor.
     #[inline(always)]
     pub fn helping(&self) -> &Helping {
         &self.helping

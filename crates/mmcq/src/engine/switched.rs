@@ -5,8 +5,8 @@
 //!
 //! - *The cache of an SD card.* The supervisor restores it, and reports that by
 //!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.
-//! - *The report of failed packs.* The supervisor restores it, and reports that by
-//!   [`Engine::restore_packs`]. Otherwise no packs are used.
+//! - *The report of failed packs* (packed commands of an eMMC). The supervisor restores it, and
+//!   reports that by [`Engine::restore_packs`]. Otherwise no packs are used.
 //! - *A card's command queue.* The engine switches it on before the next task. Without its cache
 //!   the queue of an SD card is not used.
 
@@ -37,7 +37,8 @@ impl SwitchedOn {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Stops the use of all features that were not restored after an initialisation.
+    /// Stops the use of packed commands after an initialisation of the card, unless the card was
+    /// set again to report those that fail. Also closes the fast path.
     #[cold]
     pub fn disarm_unrestored<H: Host, P: Profile>(&mut self, blockers: &mut Blockers<H, P>) {
         if let Some(packs) = self.packs_mut() {

@@ -30,9 +30,10 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Sets the engine's deadline to now if the engine is idle, and either a transfer is open or
-    /// writes were reported complete before the card's status was read. The next `poll` then closes
-    /// the transfer and reads the status.
+    /// Sets the engine's deadline to now, so that the next `poll` closes an open transfer (one that
+    /// waits for requests that continue it) and reads the card's status. Does so only if the engine
+    /// is idle, and a transfer is open or the status of writes that were reported complete is
+    /// missing.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();
@@ -82,9 +83,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         may
     }
 
-    /// Returns whether the engine has nothing at the controller and the card: no phase, no open
-    /// transfer, no task. Also no request has ended whose end is not handled yet. Requests may
-    /// still be queued, after [`halt`](Self::halt).
+    /// Returns whether controller and card have no work: no command in progress, no transfer that
+    /// is open on the card, no task in the card's queue. Also no request has ended whose end is not
+    /// handled yet. Requests may still be queued, after [`halt`](Self::halt).
     pub fn is_quiet(&self) -> bool {
         self.lane.is_idle()
             && !self.slots.have_ended()
@@ -100,28 +101,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.functions_mut().take_note()
     }
 
-    /// Sets the waker to call when a function requests attention; the engine itself wakes nothing.
-    /// Returns the waker before, to be dropped outside of any lock.
+    /// Sets the waker that is to be called when a function on the I/O card requests attention. The
+    /// engine itself calls no waker: the stack does. Returns the waker that was set before; drop it
+    /// outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         self.card.functions_mut().set_waker(waker)
     }
 
-    /// Takes the waker, if a function has requested attention.
+    /// Removes and returns the waker of [`set_card_irq_waker`](Self::set_card_irq_waker), if a
+    /// function on the card has requested attention; otherwise returns `None`.
     pub fn take_card_irq_waker(&mut self) -> Option<Waker> {
         self.card.functions_mut().take_waker()
     }
 
-    /// Enables the card interrupt again, or for the first time. The caller has cleared its causes
-    /// in the functions before.
+    /// Enables the card interrupt, for the first time or again. Before, the caller must have
+    /// cleared the causes of the interrupt in the card's functions; otherwise the interrupt comes
+    /// again at once.
     pub fn unmask_card_irq(&mut self) {
         self.card.functions_mut().hear(true);
         self.bus.host_mut().card_irq(true);
     }
 
-    /// Sets when the next poll for the card interrupt is due, on a host [without a card
-    /// interrupt](Host::CARD_IRQ); the last poll has been handled. When it is due the engine
-    /// reports the [waker](Self::set_card_irq_waker), as for an interrupt.
+    /// On a host [without a card interrupt](Host::CARD_IRQ): sets the time `at_ns` at which the
+    /// card's pending interrupts are polled next. The [waker](Self::set_card_irq_waker) is called
+    /// at that time, as if an interrupt had come. Called when the last poll has been handled.
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);
@@ -148,8 +152,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.bus.wire_mut().trust()
     }
 
-    /// Returns the phase that the controller is working on. `None`: the controller has no phase, or
-    /// reports no event at its end.
+    /// Returns the command (with its data) that the controller is working on. `None`: it has none,
+    /// or it reports no event at the end of its work.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
@@ -159,7 +163,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (has && !self.bus.is_blocked()).then_some(self.bus.phase())
     }
 
-    /// Returns the last phase that ended, with its times.
+    /// Returns the command (with its data or busy) that ended last, and its times; `None` if none
+    /// has ended.
     pub fn last_phase(&self) -> Option<Span> {
         self.bus.last()
     }
@@ -189,14 +194,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && slot.waker().as_ref().is_some_and(|known| known.will_wake(waker))
     }
 
-    /// Takes the waker of a slot that was reported as completed.
+    /// Takes the waker out of slot `index`, which was reported as completed; `None`: the slot has
+    /// none.
     #[must_use = "to be woken or dropped outside of any lock"]
     pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         self.slots.swap_waker(index, None)
     }
 
-    /// Takes the waker of a request that has ended, in few instructions.
+    /// Takes the waker of the request in slot `index`, which has ended, in few instructions;
+    /// `None`: it has none.
     #[inline(always)]
     pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
         self.slots.at_mut(index).take_waker()
@@ -217,7 +224,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
-    /// Returns whether a waker has to be dropped outside of any lock.
+    /// Returns whether the wakers of ended requests are still stored. They must be dropped outside
+    /// of any lock.
     #[inline(always)]
     pub(crate) fn has_stale_waker(&self) -> bool {
         self.slots.stale().is_some()

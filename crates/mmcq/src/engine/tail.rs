@@ -49,14 +49,15 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether sequential streams are watched, that is, clients whose requests continue
-    /// each other. `queued`: the card's queue is on; then nothing is watched.
+    /// Returns whether the engine records the requests of sequential streams (clients whose
+    /// requests continue each other), to predict their next requests. `queued`: the card's queue is
+    /// on; then nothing is recorded.
     #[inline(always)]
     pub fn watches(&self, queued: bool) -> bool {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Begins to learn the times of sequential streams, because there may be one: a request
+    /// Begins to measure the times of sequential streams, because there may be one: a request
     /// continues the last transfer and was submitted before the controller was free, or several
     /// requests go together. Returns false if the profile or the configuration delays no start.
     #[cold]
@@ -107,8 +108,9 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
-    /// has just ended belonged to that transfer. Does nothing if the card's queue is on (`queued`).
+    /// Records, for the learned times of sequential requests, that the card has programmed the last
+    /// transfer. Does nothing if its writes were not reported complete before, or if the card's
+    /// queue is on (`queued`).
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -122,7 +124,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
-    /// on; then the times of sequential streams are not learned.
+    /// on; then the times of sequential streams are not measured.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -145,25 +147,27 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the engine reads a status now, by which the transferred writes become complete.
+    /// Records the time at which the engine reads the status by which the transferred writes become
+    /// complete.
     pub fn note_question(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.asked(now_ns);
         }
     }
 
-    /// Notes that the delayed transfer is not the next one that starts: another request starts, or
-    /// none.
+    /// Records that the transfer whose start was delayed is not the next one to start: another
+    /// request starts first, or none.
     pub fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.broken(now_ns);
         }
     }
 
-    /// Leaves the last requests of a batch for the next batch, so that this transfer ends, and the
+    /// Moves the last requests of a batch to the next batch, so that the transfer ends, and the
     /// next one begins, at a page boundary of the card or at a smaller power of two
-    /// ([`Batch::square`]). Does so only if the engine has no request outside of the batch, and the
-    /// state of the tails allows it.
+    /// ([`Batch::square`]). Does so only if the engine has no request outside of the batch. The
+    /// batch must also end a known sequential stream, and the last such split must be some
+    /// transfers ago.
     pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
         let requests = batch.count();
         // Another client's requests might come between the end of this batch and the request that
@@ -202,7 +206,9 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Decides by the costs until when a start is delayed. Returns false if it starts now.
+    /// Decides until when the start of the pending transfer is delayed for further requests, by
+    /// what a delay costs and gains. `first`: slot of the transfer's first request. Returns false
+    /// if the transfer starts now.
     pub fn decide_hold<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -217,7 +223,8 @@ impl<P: Profile> Order<P> {
         self.hold_until(slots, timers, until_ns, first, now_ns)
     }
 
-    /// Returns whether a start is delayed.
+    /// Returns whether the engine delays the start of a transfer now, to wait for more requests
+    /// that join it.
     #[inline(always)]
     pub fn is_held(&self) -> bool {
         self.tails().is_some_and(|hold| hold.until_ns().is_some())
@@ -226,8 +233,8 @@ impl<P: Profile> Order<P> {
 
 impl<H: Host, P: Profile> Blockers<H, P> {
     /// Returns whether the next transfer must start at once, without a delay for more requests.
-    /// That holds during an incident, before a tuning, while the engine is suspended or halted, and
-    /// when the card needs a chore (such as a tuning that is due).
+    /// That holds while a failure is handled, before a tuning, while the engine is suspended or
+    /// halted, and when periodic work for the card (such as a tuning) is due.
     pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
         let ails = incident.is_open() || bus.wire().is_doubted();
         ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
@@ -241,15 +248,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails()?.until_ns()
     }
 
-    /// Returns what delayed starts have cost and gained so far; all zeros with a
-    /// profile that delays no start.
+    /// Returns what it has cost and gained so far to delay starts of transfers for requests that
+    /// join them. All values are zero with a profile that delays no start.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Returns whether this request continues the last transfer and came before the controller was
-    /// free. If so, requests come in sequence faster than they are transferred. From then on the
-    /// engine learns the times of such streams.
+    /// Returns whether request `first`, which begins at block `lba`, continues the last transfer
+    /// and came before the controller was free. In that case requests come in sequence faster than
+    /// they are transferred, and the engine begins to measure the times of such streams.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -258,8 +265,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
-    /// Notes that the first command of a transfer is sent: [`Hold`](crate::sched::Hold) learns from
-    /// its requests, if it watches sequential streams.
+    /// Notes that the first command of a transfer is sent. While sequential streams are measured,
+    /// [`Hold`](crate::sched::Hold) gets the transfer's requests.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.order.watches(self.lane.is_queued())
@@ -269,7 +276,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the next start is delayed for requests that are about to continue it. If so,
+    /// Decides whether the next transfer, which begins with the request in slot `first`, starts now
+    /// or is delayed for requests that are about to come and would continue it. If it is delayed,
     /// sets the time at which the engine wakes.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
@@ -283,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether the start of the next transfer is delayed for its tail: requests that are
-    /// about to come and would continue it.
+    /// about to come and would continue it. `first`: slot of the transfer's first request.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
@@ -297,16 +305,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// Lets a new request join the transfer whose start is delayed, if it continues that transfer.
-    /// The transfer then waits longer or starts. Returns false if the request did not join, so that
-    /// the caller must handle it.
+    /// Lets the new request of slot `index` join the transfer whose start is delayed, if it
+    /// continues that transfer. The transfer then waits longer or starts. Returns false if the
+    /// request did not join, so that the caller must handle it.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// Lets an ordinary read or write join the delayed transfer while nothing else is going on.
+    /// Lets the request of slot `index`, a read or write without special rules, join the transfer
+    /// whose start is delayed. Returns false if it does not continue that transfer, or if something
+    /// else (such as recovery) needs the engine.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()
@@ -351,8 +361,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects all waiting requests, if they make one transfer of ordinary requests and no other
-    /// work is to be done first. Otherwise returns `None`.
+    /// Collects all waiting requests, the first of which is that of slot `first`, if they make one
+    /// transfer of ordinary requests and no other work is to be done first. Otherwise returns
+    /// `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;

@@ -19,8 +19,9 @@ use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, R
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
-/// Largest number of turns in one call, for each slot. A turn starts a phase or ends a request. A
-/// request needs no more turns than this with its recovery, even if all of its phases fail at once.
+/// Largest number of turns in one call, for each slot. A turn starts a command on the bus, takes a
+/// step of recovery, or ends a request. A request with its recovery needs no more turns than this,
+/// even if all of its commands fail at once.
 const TURNS_MAX: usize = 32;
 
 /// Time in ns without a command to the card. After this time the engine reads the card's status, to
@@ -103,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles an interrupt. Called from the interrupt handler (or from a loop that polls the
-    /// controller).
+    /// controller). Returns which requests are complete, and what the caller must do next.
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let fast = Self::FAST && self.blockers.fast_kind() != FastKind::Nothing;
         let moved = if fast {
@@ -167,9 +168,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Notes that the host has seen a card come or go. Requests for the previous card end at once.
-    /// When the card slot has been stable for 50 ms, the engine reports to the supervisor what is
-    /// in it.
+    /// Notes that the host reports a card as inserted or removed. Requests for the previous card
+    /// end at once. When the card slot has been stable for 50 ms, the engine reports to the
+    /// supervisor what is in it.
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         self.note_presence(now_ns);
@@ -183,27 +184,29 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Ends a request whose lent memory goes out of scope. It ends as soon as the controller does
-    /// not use the memory any more, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope. The request ends as soon as the
+    /// controller does not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);
     }
 
-    /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
-    /// queued requests continue. An error leads to the next step of the recovery ladder, and at
-    /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the previous card. Returns
-    /// false and does nothing if help was not requested, or if the engine has since requested other
-    /// help.
+    /// Reports the result of the work that the engine has requested from the supervisor (help, such
+    /// as a new initialisation of the card). `Ok`: the card is in `tran`, and these are its
+    /// parameters; queued requests continue. An error leads to the next step of the recovery
+    /// ladder, and at last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the
+    /// previous card. Returns false and does nothing if help was not requested, or if the engine
+    /// has since requested other help.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);
         heard
     }
 
-    /// Sets what the supervisor does for a card without a fault: it reads exception events (if
-    /// `exceptions`), tunes at the interval `tune_every_ns` (0: never), and lets the card rest
-    /// after `rest_after_ns` without requests ([`u64::MAX`]: never).
+    /// Sets what the supervisor does for a card without a fault. It reads exception events (if
+    /// `exceptions`) and tunes at the interval `tune_every_ns` (0: never). After `rest_after_ns`
+    /// without requests ([`u64::MAX`]: never) it lets the card rest, which stops the card's clock
+    /// or puts the card to sleep.
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -292,8 +295,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Starts the next phase or a step of recovery, if a part of the engine has noted that there is
-    /// something to do: the bus may be free, or the transfer has failed.
+    /// Starts the next phase or a step of recovery, if something has happened that needs it: the
+    /// bus may be free, or the transfer has failed. Otherwise does nothing.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.
@@ -303,9 +306,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts the next phase, or carries out a step of recovery, as long as something has happened
-    /// on the bus. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll` does
-    /// the rest.
+    /// Starts the next command on the bus, or carries out a step of recovery, and repeats this as
+    /// long as something has ended on the bus. A call repeats at most [`TURNS_MAX`] times the
+    /// number of slots; the next `poll` does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {
@@ -443,9 +446,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Reads the status of earlier writes, and closes an open transfer in time, while the policy
-    /// keeps the controller idle or a start is delayed. The policy may wait for the client of these
-    /// writes, which waits for their results.
+    /// Called while the scheduling policy keeps the controller idle, or while the start of a
+    /// transfer is delayed. Reads the status of earlier writes (CMD13), because the policy may wait
+    /// for the client of these writes, which waits for their results. If a transfer is open on the
+    /// card, closes it when its time is over.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.lane.streams().is_left_open::<H>() {
             if self.durability.asks_soon::<N, P>(&self.slots, &self.config) {

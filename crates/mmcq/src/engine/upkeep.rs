@@ -1,6 +1,6 @@
 //! Upkeep of a card that has no fault. There are four chores: a new tuning before the sampling
 //! point has drifted too far, a read of the events that the card's exception bit announces, time
-//! for background operations, and the card's rest.
+//! for background operations, and the card's rest (its clock is stopped, or it sleeps).
 //!
 //! The engine only knows when a chore is due; the supervisor does the work, on a [`ServiceRequest`]
 //! between two transfers. Each chore has two times. After the first time the chore is done as soon
@@ -18,12 +18,14 @@ use super::{Count, Engine, ServiceRequest};
 use crate::host::{Host, Timing, Width};
 use crate::sched::Profile;
 
-/// Length of a pause that counts as quiet: longer than what most clients need between two requests.
+/// Time in ns without a request after which the card counts as unused, so that background work may
+/// start. It is longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Shortest time between two reads of the exception events. An event that lasts is in every status,
-/// so it would otherwise be read again and again.
+/// Shortest time in ns between two reads of the exception events. An event that lasts is in every
+/// status, so it would otherwise be read again and again.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Shortest time until the next read of the exception events, if the last read found nothing new.
+/// Shortest time in ns until the next read of the exception events, if the last read found nothing
+/// new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
 /// The chores for which the engine asks the supervisor, and their times: tuning, reading the
@@ -89,7 +91,8 @@ impl Upkeep {
         (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
     }
 
-    /// Notes the mode of a card that was initialised again, for the next supervisor.
+    /// Stores the bus mode (timing, width, clock) of a card that was initialised again; the next
+    /// supervisor uses it.
     pub fn set_mode(&mut self, mode: Mode) {
         (self.timing, self.width, self.clock_hz) = mode;
     }
@@ -101,7 +104,8 @@ impl Upkeep {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 
-    /// Returns when the next tuning is due, if the card is not idle before.
+    /// Returns the time in ns at which the next tuning is due; the supervisor may tune earlier, at
+    /// a moment without requests. 0: a tuning is needed now.
     fn tune_ns(&self) -> u64 {
         match self.tune_every_ns {
             _ if self.tune_soon => 0,
@@ -123,8 +127,8 @@ impl Upkeep {
 
 impl Supervisor {
     /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
-    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
-    /// none).
+    /// tuning every `tune_every_ns` (0: none), and a change to a low-power state when no request
+    /// has come for `rest_after_ns` ([`u64::MAX`]: never).
     pub fn set_upkeep(
         &mut self,
         timers: &mut Timers,
@@ -142,7 +146,8 @@ impl Supervisor {
         self.plan_chores(timers);
     }
 
-    /// Notes that the card rests from now on, if the supervisor was asked for that.
+    /// Notes that the card rests (saves power) from now on, if the engine had asked the supervisor
+    /// to bring the card to rest.
     pub fn note_rest(&mut self, timers: &mut Timers) {
         if self.helping_mut().begin_rest() {
             // A rest has no time limit.
@@ -150,8 +155,9 @@ impl Supervisor {
         }
     }
 
-    /// Sets from when on all requests wait for one of the supervisor's chores (exception events,
-    /// tuning, rest): the time at which the first of them is due.
+    /// Sets the time from which all requests wait until the supervisor has done periodic work for
+    /// the card (a read of exception events, a tuning, saving power): the time at which the first
+    /// of these is due.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }
@@ -180,7 +186,8 @@ impl Supervisor {
         self.plan_chores(timers);
     }
 
-    /// Postpones a chore (`help`) that the supervisor could not do.
+    /// Postpones periodic work for the card (`help`, such as a new tuning) that the supervisor
+    /// could not do.
     pub fn put_off(&mut self, timers: &mut Timers, record: &Record, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
@@ -238,7 +245,8 @@ impl Supervisor {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Notes which exceptions the supervisor has seen. Returns true if some are new.
+    /// Notes which exception events (EXCEPTION_EVENTS_STATUS of an eMMC) the supervisor has seen.
+    /// Returns true if some are new.
     pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
         self.supervisor.upkeep_mut().known = events;
@@ -249,8 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         new
     }
 
-    /// Plans background operations for a moment in which no request waits, and at this time at the
-    /// latest; `None`: no background operations are planned.
+    /// Plans background operations for a moment in which no request waits, and at the time `by_ns`
+    /// at the latest; `None`: no background operations are planned.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
@@ -268,12 +276,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Returns whether any request waits: in the queue, or as a phase of an I/O function.
+    /// Returns whether any request waits: in the queue, or as a command of an I/O function.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
 
-    /// Returns whether there is a reason to wake the card.
+    /// Returns whether there is a reason to wake the card from its rest (low power): a request
+    /// waits, or the supervisor does not keep the card at rest any more.
     pub(crate) fn rest_is_over(&self) -> bool {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
@@ -285,9 +294,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Asks the supervisor for a chore that is due. `quiet`: no request waits, so an early tuning
-    /// or a rest of the card may begin, too. Returns true if a chore was requested: requests wait
-    /// until it is done.
+    /// Asks the supervisor for a chore that is due, such as a tuning or background operations.
+    /// `quiet`: no request waits, so an early tuning or a rest of the card may begin, too. Returns
+    /// true if a chore was requested: requests wait until it is done.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

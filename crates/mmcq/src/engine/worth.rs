@@ -6,11 +6,11 @@
 //! have gained or lost, also if it was closed. No trials are needed. Each pause belongs to one of
 //! three cases ([`Case`]).
 //!
-//! *Guarantee: the engine counts how much a decision (keep open, or close) has lost against the
-//! opposite one, from its best moment on. The decision is changed when this loss is larger than
-//! [`CHANGE`] times the time of a close and a new start. Compared with the better of "always keep
-//! open" and "always close", the engine therefore loses, in each case and for each change, no more
-//! than this amount and one pause.*
+//! *Guarantee: for the present decision (keep open, or close) the engine sums the time that it has
+//! lost against the opposite one; a gain reduces the sum, but not below 0. The decision is changed
+//! when this loss is larger than [`CHANGE`] times the time of a close and a new start. Compared
+//! with the better of "always keep open" and "always close", the engine therefore loses, in each
+//! case and for each change, no more than this amount and one pause.*
 
 use crate::host::Direction;
 
@@ -20,25 +20,28 @@ use crate::host::Direction;
 pub(super) enum Case {
     /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
-    /// The last request continued the one before it, and the next request is not late yet.
+    /// The last request continued the one before it, and the next request is not late yet (see
+    /// [`Late`](Self::Late)).
     Run,
     /// The next request is late: since the end of the data, four times the usual pause of this run
     /// of contiguous requests has passed.
     Late,
 }
 
-/// Largest loss of a decision, in units of the time that closing a transfer and starting a new one
-/// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
-/// the engine changes it.
+/// Limit for a wrong decision (keep transfers open, or close them), in units of the time that
+/// closing a transfer and starting a new one takes. When a decision has lost more than that against
+/// the opposite one, the engine changes it.
 const CHANGE: u64 = 8;
-/// Expected time in ns to close an open transfer, as long as no close was measured.
+/// Expected time in ns to close an open transfer (to end it by CMD12), as long as no close was
+/// measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
-/// The decision (keep open, or close) for one case, and how much it has lost against the opposite
-/// decision since its best moment.
+/// The present decision for one situation at the end of a transfer's data: to keep the transfer
+/// open (`keeps`), or to close it. `lost_ns`: time in ns that this decision has cost in total,
+/// compared with the opposite one. A gain reduces the sum, which never falls below 0.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,
@@ -50,8 +53,8 @@ impl Lean {
         Lean { keeps, lost_ns: 0 }
     }
 
-    /// Learns what keeping the transfer open would have gained or lost, and changes the decision if
-    /// it has lost more than `change_ns`.
+    /// Adds what keeping a transfer open would have gained and lost, in ns, to the account of the
+    /// present decision. Changes the decision if it has lost more than `change_ns` in total.
     fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
         let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
         self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);
@@ -65,8 +68,8 @@ impl Lean {
 /// pays to keep the transfer open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
-    /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
-    /// known.
+    /// Time from CMD12, or from the end of the data, until the card takes the next command, in ns;
+    /// 0: not known.
     close_ns: u32,
     /// Time that a transfer that begins with a command takes in addition to its time on the wire,
     /// in nanoseconds; 0: not known.
@@ -89,8 +92,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// The initial decisions for a pause. After a request that continued a run, the transfer is
-    /// kept open; after a single request, it is closed.
+    /// The decisions before anything is measured, for each [`Case`]. After a request that continued
+    /// the one before it, the transfer is kept open; after a single request, it is closed.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,
@@ -109,13 +112,15 @@ impl Worth {
         }
     }
 
-    /// Learns that the card took this long, in ns, to end a transfer.
+    /// Updates the learned time that the card needs to end a transfer by the time `took_ns` of the
+    /// last one.
     pub fn closed(&mut self, took_ns: u64) {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: it
-    /// continued an open one.
+    /// Updates the mean time of a transfer's start and end from one measurement: `beside_ns` is its
+    /// duration in ns minus the time of its data on the wire. `on`: the transfer continued one that
+    /// was left open, so it had no command of its own.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }
@@ -130,8 +135,8 @@ impl Worth {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
 
-    /// Learns from a pause of this length, and from whether the next request has continued the
-    /// transfer.
+    /// Learns whether it pays to keep a transfer open, after a pause between two requests of
+    /// `pause_ns`. `went_on`: the next request has continued the transfer.
     ///
     /// The close costs time as follows:
     /// - A write that is closed at once is complete only after the close, so its client waits for
@@ -210,9 +215,10 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// Tests pauses that are followed by a request of the run in 0 to 10 of ten cases, in a fixed
-    /// pattern or at random. The learned decisions must cost little more than the better of "always
-    /// keep open" and "always close".
+    /// Tests the decision whether to keep a transfer open in a pause, for pauses of which 0 to 10
+    /// in ten are followed by a request that continues the transfer, in a fixed pattern or at
+    /// random. The learned decisions must cost little more than the better of "always keep open"
+    /// and "always close".
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {
         for share in 0..=10u32 {

@@ -33,17 +33,20 @@ impl Used {
     const NONE: Used = Used { bus: 0, bytes: 0 };
 }
 
-/// A pool of `PIECES` (1 to 64) equal pieces that extends a platform's [`Dma`].
+/// A pool of bounce buffers: `PIECES` (1 to 64) pieces of memory of equal size. It extends a
+/// platform's [`Dma`], and copies the data of memory that the controller cannot reach.
 #[derive(Debug)]
 pub struct Bounce<D: Dma, const PIECES: usize> {
     dma: D,
     memory: NonNull<u8>,
     piece_bytes: usize,
-    /// Pieces that are in use, one bit for each piece.
+    /// Pieces of the pool's memory that are in use, one bit for each piece.
     taken: Cell<u64>,
     /// For each piece of the pool: the DMA mapping whose copy begins at this piece.
     used: [Cell<Used>; PIECES],
-    /// Begin and end address of the memory for which the last pieces of the pool are reserved.
+    /// Begin and end address of the memory for which the last pieces of the pool are reserved, so
+    /// that other buffers cannot use them up ([`reserve_for`](Self::reserve_for)); (0, 0): none is
+    /// reserved.
     reserved_for: (usize, usize),
     /// Number of pieces at the end of the pool that are used only for the memory in `reserved_for`.
     reserved: usize,
@@ -80,12 +83,13 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         self
     }
 
-    /// Returns the number of pieces in use.
+    /// Returns the number of pieces of the bounce memory that are in use.
     pub fn taken(&self) -> u32 {
         self.taken.get().count_ones()
     }
 
-    /// Returns how many pieces `bytes` bytes need; `None` if the calculation overflows.
+    /// Returns how many pieces of the bounce memory `bytes` bytes need; `None` if the calculation
+    /// overflows.
     fn pieces(&self, bytes: usize) -> Option<usize> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }

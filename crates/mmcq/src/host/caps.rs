@@ -23,7 +23,8 @@ pub enum BusyDetect {
 pub enum BlockSizes {
     /// Blocks of any length.
     Any,
-    /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
+    /// Block lengths that are powers of two; a transfer of several blocks needs blocks of at least
+    /// 4 bytes.
     PowersOfTwo,
     /// Powers of two, as in `PowersOfTwo`. Only the single block of a CMD53 in byte mode may have
     /// any length.
@@ -38,8 +39,8 @@ pub struct Caps {
     pub auto_stop: bool,
     /// Whether the controller itself can send CMD23 before a transfer.
     pub auto_count: bool,
-    /// Whether CMD23 must not be sent, neither by the controller itself nor as a phase, because the
-    /// controller does not support it.
+    /// Whether CMD23 must not be sent, neither automatically by the controller nor by the engine as
+    /// a command, because the controller does not support it.
     pub no_count: bool,
     /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
     /// several phases: see [`Auto::Continue`](super::Auto::Continue).
@@ -48,7 +49,7 @@ pub struct Caps {
     /// ([`Auto::Open`](super::Auto::Open)). If it is true, the engine sends no CMD23 for such a
     /// transfer, and ends it by CMD12.
     pub open_until_stopped: bool,
-    /// Whether a command can be sent during the data of a phase: see
+    /// Whether a command can be sent while the data of another command are transferred: see
     /// [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
     /// How the controller detects the end of busy.
@@ -69,6 +70,9 @@ pub struct Caps {
     pub max_bytes: u32,
     /// Alignment of a segment's address in bytes, a power of two.
     pub align: u32,
+    /// Largest number of bytes in a transfer whose length is not a multiple of
+    /// [`align`](Self::align).
+    pub max_odd_bytes: u32,
     /// Number of address bits that the controller's DMA reaches; 0 if the CPU transfers the data.
     pub dma_bits: u8,
     /// Whether data requests must not be completed in the hard interrupt, for example because
@@ -107,6 +111,7 @@ setters!(Caps {
     max_blocks: u32,
     max_bytes: u32,
     align: u32,
+    max_odd_bytes: u32,
     dma_bits: u8,
     defer_completion: bool,
     clock_hz: (u32, u32),
@@ -136,6 +141,7 @@ impl Caps {
         max_blocks: 0,
         max_bytes: 0,
         align: 1,
+        max_odd_bytes: u32::MAX,
         dma_bits: 0,
         defer_completion: false,
         clock_hz: (0, 0),

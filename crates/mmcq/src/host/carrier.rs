@@ -35,6 +35,11 @@ impl Carrier {
         self.selected != 0
     }
 
+    /// Returns whether errors of carriers are to be added to a later response.
+    pub fn owes(&self) -> bool {
+        self.told != 0
+    }
+
     /// Records a command that was sent. The argument of a CMD7 becomes the card's address in
     /// carriers.
     pub fn note(&mut self, command: &Command) {
@@ -43,16 +48,16 @@ impl Carrier {
         }
     }
 
-    /// Returns the phase that continues the card's open write: a CMD13 to the selected card. In
+    /// Returns the command that continues the card's open write: a CMD13 to the selected card. In
     /// this driver the CMD13, which normally has no data, carries the data of `phase`.
     pub fn phase(&self, phase: &Phase) -> Phase {
         let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
         Phase { command, auto: Auto::None, ..*phase }
     }
 
-    /// Converts the driver's result of a carrier to the result that the engine gets. For the
-    /// engine, the phase has no command, so its result has no response. An error in the R1 of the
-    /// carrier's CMD13 becomes a fault of the data.
+    /// Converts the driver's result of a carrier (data sent with a CMD13) to the result that the
+    /// engine gets. For the engine, such a phase has data and no command, so its result has no
+    /// response. An error in the R1 of the CMD13 becomes a fault of the data.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -64,8 +69,10 @@ impl Carrier {
         Ok(Done::default())
     }
 
-    /// Adds the error bits from the responses of earlier carriers to the response in `done`, and
-    /// clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine sent.
+    /// Reports errors that the card signalled in the CMD13 of earlier carriers (CMD13 that carry
+    /// write data), which the engine did not see. Adds their error bits to the response in `done`,
+    /// and clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine
+    /// sent.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
     }

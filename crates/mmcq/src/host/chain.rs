@@ -11,7 +11,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {
-    /// Largest number of transfers in a chain.
+    /// Largest number of transfers that the controller executes one after the other as one chain,
+    /// with one interrupt at the end.
     pub entries: u8,
     /// Largest number of memory segments in a transfer of a chain.
     pub max_segments: u16,
@@ -32,12 +33,14 @@ setters!(ChainCaps { entries: u8, max_segments: u16, max_bytes: u32 });
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// The controller does not declare chains; the value is bits 63:32 of its capabilities.
+    /// The controller does not declare in its capabilities that it executes chains (lists of
+    /// transfers); the value is bits 63:32 of its capabilities register.
     Capabilities(u32),
     /// The controller is older than version 4.10, or is not in version 4 mode; the value is the
     /// Specification Version Number.
     Version(u8),
-    /// The driver does not transfer data by ADMA2, or the end of busy raises no interrupt.
+    /// Chains are not possible, because the driver does not transfer data by ADMA2, or because the
+    /// end of busy raises no interrupt.
     Transfer,
     /// The memory of the list cannot be used for DMA.
     List(DmaError),
@@ -100,8 +103,8 @@ impl core::error::Error for ChainFault {}
 /// Events that [`ChainHost::ack_chain`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainEvents {
-    /// End of the chain: `Ok` if all transfers ended without a fault, `Err` if one failed, `None`
-    /// if the chain has not ended.
+    /// Result of the chain (the list of transfers), if it has ended: `Ok` if all transfers ended
+    /// without a fault, `Err` if one failed. `None`: it has not ended.
     pub end: Option<Result<(), ChainFault>>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
@@ -128,16 +131,17 @@ pub struct ChainEvents {
 ///   reset, a controller that is [gone](super::Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait ChainHost {
-    /// Returns the limits of a chain, or the reason why the controller can never execute chains.
+    /// Returns the limits of a chain (a list of transfers that the controller executes), or the
+    /// reason why the controller can never execute chains.
     fn chain_caps(&mut self) -> Result<ChainCaps, ChainError>;
 
     /// Begins to describe the next chain, without transfers. Returns false if a chain is being
     /// executed.
     fn begin_chain(&mut self) -> bool;
 
-    /// Describes the next transfer of the chain: a command with data that ends by itself
-    /// ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)). `segments` are
-    /// mapped, in order, and hold the blocks.
+    /// Describes the next transfer of the chain (the list of transfers): a command with data that
+    /// ends by itself ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)).
+    /// `segments` are mapped, in order, and hold the blocks.
     ///
     /// # Errors
     /// [`StartError::Unsupported`]: the phase is no such transfer, its memory has too many

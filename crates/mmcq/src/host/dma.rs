@@ -79,7 +79,8 @@ pub unsafe trait Dma {
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
 
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller
-    /// (descriptor tables). `bus` and `ptr` point to the changed part.
+    /// (descriptor tables). The changed part has `len` bytes, at `bus` for the controller and at
+    /// `ptr` for the CPU.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
     /// Whether mappings may consist of several pieces, which [`piece`](Dma::piece) returns. If
@@ -114,8 +115,8 @@ pub unsafe trait Dma {
     }
 }
 
-/// Maps memory for a driver that writes no descriptor lists; fails with [`DmaError::Scattered`] if
-/// the memory is in several pieces.
+/// Maps `len` bytes at `ptr` for a driver that writes no descriptor lists, and returns the bus
+/// address. Fails with [`DmaError::Scattered`] if the memory is in several pieces.
 #[inline(always)]
 pub(crate) fn map_whole(
     dma: &impl Dma,

@@ -1,8 +1,9 @@
-//! Reports of a driver to the engine: how a phase ended, and other events of the controller.
+//! Reports of a driver to the engine: how a phase (a command with its data and busy) ended, and
+//! other events of the controller.
 
 use crate::spec::response::Response;
 
-/// Cause of a failed phase.
+/// Why a command, its data or its busy failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,7 +32,7 @@ pub enum Cause {
     Other,
 }
 
-/// Part of a phase in which a fault happened.
+/// Part of a [`Phase`](super::Phase) in which a fault happened: command, data and so on.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -47,13 +48,14 @@ pub enum Stage {
     Busy,
 }
 
-/// A failed phase: cause, stage, and response.
+/// Why a [`Phase`](super::Phase) (a command with its data and busy) has failed: cause, stage, and
+/// response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Cause of the failure.
     pub cause: Cause,
-    /// The part of the phase that failed.
+    /// The part of the work that failed: the command, the data or the busy.
     pub stage: Stage,
     /// The command's response, if the controller received it.
     pub response: Option<Response>,
@@ -66,7 +68,8 @@ impl core::fmt::Display for Fault {
     }
 }
 
-/// Returns which device failed in a phase, and how: the subject of a sentence, and its predicate.
+/// Explains a failed command in words: returns which device failed and how, as the subject of a
+/// sentence and its predicate.
 pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'static str) {
     let of_card = match stage {
         Stage::Command => "the card's answer",
@@ -91,32 +94,34 @@ pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'stat
 
 impl core::error::Error for Fault {}
 
-/// A phase that ended without a fault. The engine checks the R1 itself: a driver returns what the
-/// card sent, error bits included, and reports a fault only for errors that the controller
-/// detected.
+/// The end of a phase (a command with its data and busy) without a fault. The engine checks the R1
+/// itself: a driver returns what the card sent, error bits included, and reports a fault only for
+/// errors that the controller detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The command's response, error bits included.
     pub response: Response,
-    /// The R1 of an automatic CMD12, if the phase had one.
+    /// The R1 of the CMD12 that the controller has sent itself after the data; `None`: it sent
+    /// none.
     pub stop: Option<u32>,
-    /// In a phase of tuning: whether the controller has found its sampling point.
+    /// After a tuning command: whether the controller has found its sampling point.
     pub tuned: bool,
 }
 
-/// The end of a phase that has an R1 and no fault, in the short form of
-/// [`Host::ack_fast`](super::Host::ack_fast).
+/// The end of a phase (a command with its data and busy) that has an R1 and no fault, in the short
+/// form of [`Host::ack_fast`](super::Host::ack_fast).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastEnd {
     /// The command's R1.
     pub status: u32,
-    /// The R1 of an automatic CMD12; 0 if the phase had none.
+    /// The R1 of the CMD12 that the controller has sent itself after the data; 0: it sent none.
     pub stop: u32,
 }
 
 impl FastEnd {
-    /// Converts this short form of a successful end to the full [`Events`]. `stopped` says that the
-    /// phase had an automatic CMD12.
+    /// Converts this short form of a successful end to the full [`Events`]. `stopped`: the
+    /// controller sent CMD12 by itself at the end of the phase (the command with its data), so
+    /// `stop` has its response.
     pub fn events(self, stopped: bool) -> Events {
         let stop = stopped.then_some(self.stop);
         let done = Done { response: Response::short(self.status), stop, tuned: false };
@@ -127,7 +132,8 @@ impl FastEnd {
 /// Events that [`Host::ack`](super::Host::ack) returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
-    /// The end of the phase in progress; `None` if it has not ended.
+    /// Result of the work in progress (a command with its data and busy), if that has ended;
+    /// `None`: it has not ended.
     pub phase: Option<Result<Done, Fault>>,
     /// Whether a function on the card requests attention (DAT1 low). The driver masks the card
     /// interrupt until [`Host::card_irq`](super::Host::card_irq) enables it again.

@@ -35,9 +35,10 @@ use core::ops::Range;
 /// The kinds of calls at which a fault can be injected. Each kind counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The engine starts a phase.
+    /// The engine starts a [`Phase`] (a command with its data and busy).
     Start,
-    /// The driver reports the end of a phase, and a fault can change that report.
+    /// The driver reports the end of a command (with its data and busy); a fault can change this
+    /// report.
     End,
     /// The engine reads the driver's events (a poll).
     Ack,
@@ -57,21 +58,22 @@ pub enum Strike {
     /// At a start: the command does not reach the card, and there is no interrupt; a later `ack`
     /// returns a timeout (A2, `cmd_lost`).
     Unsent,
-    /// At an end: the phase is reported as failed, with this cause at this stage. The card has
-    /// executed the command. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout`
-    /// at `Command` a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
-    /// `resp_end`). `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` at
-    /// `Data` a block without CRC status, or one that comes too late (A7, `wr_nostat`; A9,
-    /// `rd_delay`). `Dma` is a bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic
-    /// commands (E8, `acmd_crc`). `Gone` is a controller without a clock for a moment (E15,
-    /// `mmio_dead`).
+    /// At the end of a command (with its data and busy): the command is reported as failed, with
+    /// this cause at this stage. The card has executed it. `Crc` at `Command` is a damaged response
+    /// (A1, `resp_crc`), `Timeout` at `Command` a lost one (A3, `resp_lost`), `Index` and `EndBit`
+    /// a wrong one (A4, `resp_idx`, `resp_end`). `Crc` at `Data` is a damaged block (A6, `rd_crc`;
+    /// A7, `wr_crc`), `Timeout` at `Data` a block without CRC status, or one that comes too late
+    /// (A7, `wr_nostat`; A9, `rd_delay`). `Dma` is a bad descriptor (E6, `adma_err`); `Stop` and
+    /// `Count` are automatic commands (E8, `acmd_crc`). `Gone` is a controller without a clock for
+    /// a moment (E15, `mmio_dead`).
     Failed(Cause, Stage),
-    /// At the end of a phase with an R1: these bits are set in the R1 (A5, `cmd_illegal`; D1,
-    /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
+    /// At the end of a [`Phase`] whose response is an R1: these bits are set in the R1 (faults A5,
+    /// `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: the end is held back until the engine has polled the driver this many more times.
-    /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With a large
-    /// number, the end comes after the engine's deadline (E4, `irq_late`). A reset drops the end.
+    /// At the end of a command (with its data): the report of this end is held back until the
+    /// engine has polled the driver this many more times. With 0 the interrupt is lost, and the
+    /// next poll finds the end (E1, `irq_drop`). With a large number, the end comes after the
+    /// engine's deadline (E4, `irq_late`). A reset drops the end.
     Late(u32),
     /// At the end of a read: this bit of the data is inverted, counted from the highest bit of the
     /// first byte (D4, `silent_flip`).
@@ -80,7 +82,7 @@ pub enum Strike {
     /// `cd_bounce`).
     Bounce,
     /// At a poll: the card is absent for this many reads of its presence, and present afterwards.
-    /// Both changes are reported (C1, `remove`; C2, `swap`).
+    /// Both changes are reported (faults C1, `remove`, and C2, `swap`, of the catalogue).
     Absent(u32),
     /// At a poll: the controller requests a new tuning (A11, `sample_drift`).
     Retune,
@@ -107,9 +109,10 @@ impl Strike {
 /// When a fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At the event with this number, counted from 1 for each kind of call.
+    /// At one call of the driver: the one with this number, counted from 1 for each kind of call.
     Nth(u64),
-    /// At the event with this number and at every later one.
+    /// At the event with this number, and at every later one; events are counted as for
+    /// [`When::Nth`].
     From(u64),
     /// By chance, with this probability in units of 2^-32.
     Chance(u32),
@@ -142,11 +145,12 @@ pub struct Faulty<H, const M: usize> {
     events: [u64; 4],
     hits: u64,
     last: Option<Struck>,
-    /// The phase in progress, or the last phase.
+    /// The command (phase) in progress; if there is none, the last one.
     phase: Option<Phase>,
-    /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
+    /// Whether [`Strike::Unsent`] has prevented that the wrapped driver gets the command in
+    /// progress.
     unsent: bool,
-    /// The end of a phase that is held back, with the number of polls until it is reported.
+    /// The end of a [`Phase`] that a fault holds back, and after how many polls it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
     /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
     /// mask.
@@ -238,8 +242,8 @@ impl<H, const M: usize> Faulty<H, M> {
         ((mixed ^ (mixed >> 31)) >> 32) as u32
     }
 
-    /// Counts an event of this kind of call, and returns the fault to inject; `fits` selects the
-    /// faults that are possible at this event.
+    /// Counts an event of this kind of call, and returns the fault to inject (`None`: no fault);
+    /// `fits` selects the faults that are possible at this event.
     fn strike(&mut self, point: Point, fits: impl Fn(Strike) -> bool) -> Option<Strike> {
         let count = self.events.get_mut(point as usize)?;
         *count = count.saturating_add(1);
@@ -267,14 +271,16 @@ impl<H, const M: usize> Faulty<H, M> {
         Some(strike)
     }
 
-    /// Forgets the phase in progress, because the engine has given it up or begins another phase.
+    /// Forgets the fault on the command in progress, because the engine has given that command up
+    /// or begins another one.
     fn forget(&mut self) {
         self.unsent = false;
         self.kept = None;
     }
 
-    /// Returns the end of a phase, with the injected fault, as the engine is to see it now; `None`
-    /// if the end is held back.
+    /// Returns the result of a phase (a command with its data) as the engine is to see it now:
+    /// `result`, or the injected fault. `None` if the engine must not see the end yet. `segments`:
+    /// memory of the data, in which a fault may flip a bit.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // A phase that failed by itself needs no injected failure.
@@ -331,7 +337,8 @@ impl<H, const M: usize> Faulty<H, M> {
     }
 }
 
-/// Returns whether this fault is possible at the end of this phase.
+/// Returns whether this fault is possible at the end of this phase (a command with its response,
+/// data and busy). A fault of the data, say, needs a phase with data.
 fn means_something(strike: Strike, phase: &Phase) -> bool {
     match strike {
         Strike::Failed(_, Stage::Command) => phase.command.resp != Resp::None && phase.auto != Auto::Continue,

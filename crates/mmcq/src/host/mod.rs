@@ -49,7 +49,7 @@ pub enum Direction {
     Write,
 }
 
-/// The data of a phase.
+/// The data of a phase (of a command): direction, number of blocks and their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Direction of the data.
@@ -60,19 +60,18 @@ pub struct Data {
     pub blocks: u32,
 }
 
-/// Which commands the controller itself adds to a data command, or whether the phase has no command
-/// [SDHC 1.15].
+/// Which commands the controller itself adds to a data command; or that data follow without a
+/// command [SDHC 1.15].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
-    /// The controller adds no command.
+    /// The controller sends no command by itself before or after the command.
     None,
     /// The command is an open-ended CMD18 or CMD25 (no CMD23 before it), and the controller adds no
     /// command. The card's transfer stays open after the phase's data. More data
     /// ([`Continue`](Auto::Continue)) or the engine's CMD12 follow (needs [`Caps::continue_data`]).
     Open,
-    /// The phase has only data, without a command or a response. An earlier phase has sent
-    /// `command`, an open-ended CMD18 or CMD25, and its transfer is still open (needs
-    /// [`Caps::continue_data`]).
+    /// There is no command and no response, only data. An open-ended CMD18 or CMD25 (`command`) was
+    /// sent earlier, and its transfer is still open on the card (needs [`Caps::continue_data`]).
     Continue,
     /// The controller sends CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,
@@ -104,7 +103,7 @@ impl Phase {
     }
 }
 
-/// Why a phase could not be started. The controller has sent nothing.
+/// Why a [`Phase`] could not be started. The controller has sent nothing.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
@@ -112,7 +111,8 @@ pub enum StartError {
     CommandLine,
     /// The DAT lines are in use, or the card signals busy on DAT0.
     DataLine,
-    /// The controller can never execute this phase (too many segments, unsupported block size ...).
+    /// The controller can never execute this command with its data (too many segments, unsupported
+    /// block size ...).
     Unsupported,
 }
 
@@ -154,7 +154,7 @@ pub enum BusOp {
     /// Switches the signal lines to 1.8 V (true) or 3.3 V (false); fails if the regulator does not
     /// follow.
     Signal18(bool),
-    /// Begins tuning: phases with `tuning` set follow.
+    /// Begins tuning. Afterwards the engine sends the tuning commands, as phases with `tuning` set.
     TuneStart,
     /// Ends tuning without a result, and selects the fixed sampling point again.
     TuneAbort,
@@ -274,9 +274,9 @@ pub unsafe trait Host {
     /// busy; the driver sets the controller's timer by it.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
-    /// Starts a phase like [`start`](Host::start), for the most frequent phases: a read or write of
+    /// Does the same as [`start`](Host::start) for the most frequent commands: a read or write of
     /// blocks in one segment, or a command without data, each with an R1. A driver implements it if
-    /// it needs fewer instructions for these phases. Firmware without
+    /// it needs fewer instructions for these. Firmware without
     /// [`Profile::FAST`](crate::sched::Profile::FAST) does not contain it.
     #[inline]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
@@ -314,8 +314,9 @@ pub unsafe trait Host {
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
     /// Acknowledges events like [`ack`](Host::ack), for a caller that waits for the end of a phase
-    /// with an R1. A driver returns the short form if it can detect in a few instructions that the
-    /// phase ended without an error and that nothing else happened.
+    /// (a command, with its data or busy) with an R1. A driver returns the short form if it can
+    /// detect in a few instructions that the phase ended without an error and that nothing else
+    /// happened.
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         match self.ack(segments) {
@@ -326,10 +327,11 @@ pub unsafe trait Host {
         }
     }
 
-    /// Returns the R1 of the phase in progress during its data. If the R1 of an automatic CMD23 has
-    /// reported errors of an earlier write, the returned R1 has these error bits too. `None` if the
-    /// R1 was not received yet (its arrival then interrupts), the phase has ended, or its R1 cannot
-    /// be read before its end. The end of the phase reports the same R1 again.
+    /// Returns the R1 of the command in progress while its data are still transferred. If the R1 of
+    /// an automatic CMD23 has reported errors of an earlier write, the returned R1 has these error
+    /// bits too. `None` if the R1 was not received yet (its arrival then interrupts), the command's
+    /// data and busy have ended, or the R1 cannot be read before that. The end of the phase (the
+    /// command with its data and busy) reports the same R1 again.
     fn early_r1(&mut self) -> Option<u32> {
         None
     }
@@ -411,7 +413,7 @@ pub unsafe trait Host {
         None
     }
 
-    /// Enables or disables the card interrupt (SDIO). A driver that implements this sets
+    /// Enables (`on`) or disables the card interrupt (SDIO). A driver that implements this sets
     /// [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {
         let _ = on;

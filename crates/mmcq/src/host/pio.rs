@@ -7,9 +7,9 @@ use core::ptr::NonNull;
 
 /// Position of a PIO transfer in its segments. A new cursor is at their beginning.
 ///
-/// Each call gets the segments of the phase in progress, and continues where the call before has
-/// stopped. The driver decides how many bytes a call transfers, by what the FIFO holds or accepts.
-/// Memory outside of the segments is never accessed.
+/// Each call gets the segments of the [`Phase`](super::Phase) in progress (a command with its
+/// data), and continues where the call before has stopped. The driver decides how many bytes a call
+/// transfers, by what the FIFO holds or accepts. Memory outside of the segments is never accessed.
 ///
 /// A driver gets segments only as the argument of its methods, and its `unsafe impl Host` promises
 /// when their memory is accessed. A call of a cursor is such an access: see [`Host`](super::Host).
@@ -67,8 +67,8 @@ impl Cursor {
         (piece.len == len).then_some(piece)
     }
 
-    /// Passes the next `len` bytes to a function, and skips them. The controller must not be using
-    /// them.
+    /// Passes the next `len` bytes to the function `f`, skips them, and returns the function's
+    /// result; `None` if they are not in one segment. The controller must not be using them.
     pub(crate) fn with_bytes<R>(
         &mut self,
         segments: &[Segment],
@@ -101,8 +101,8 @@ impl Cursor {
         }
     }
 
-    /// Loads `count` (at most 4) bytes into the low bytes of a word. Bytes beyond the end of the
-    /// segments are zero.
+    /// Returns the next `count` (at most 4) bytes of the segments in the low bytes of a word. Bytes
+    /// beyond the end of the segments are zero.
     pub(crate) fn load(&mut self, segments: &[Segment], count: u32) -> u32 {
         let mut bytes = [0u8; 4];
         for value in bytes.iter_mut().take(count as usize) {
@@ -116,7 +116,7 @@ impl Cursor {
 
     /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO; the first
     /// byte is in bits 7:0 of a word. Words that do not fit into the segments are read and dropped.
-    /// Only for phases that read, because a driver must not change the memory of a write.
+    /// Only for reads, because a driver must not change the memory of a write.
     pub fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {

@@ -76,7 +76,7 @@ pub struct Coalescing {
     pub wait_ns: u64,
 }
 
-/// Settings with which the engine is switched on.
+/// Settings with which the controller's command queue engine is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSettings {
@@ -188,7 +188,7 @@ pub struct QueueState {
 pub struct QueueFault {
     /// Cause of the fault.
     pub cause: Cause,
-    /// The part of the task that failed.
+    /// The part of the task in which the fault happened: its command, its data, or its busy.
     pub stage: Stage,
     /// Index of the command that failed; `None` if not known.
     pub index: Option<u8>,
@@ -222,16 +222,16 @@ pub struct QueueEvents {
     /// Slots that the engine wrongly reported as done: the task was not started, is being cleared,
     /// or its doorbell is still set. The tasks do not count as done. One bit for each slot.
     pub stale: u32,
-    /// Slots that were cleared: their tasks are dropped, and the engine has released their memory.
-    /// One bit for each slot.
+    /// Slots that were cleared, one bit for each: their tasks are dropped, and the command queue
+    /// engine does not access their memory any more.
     pub cleared: u32,
     /// The R1 of the command in slot [`QueueCaps::direct`], if the command is done.
     pub response: Option<u32>,
-    /// Whether the engine has halted, so that phases can be started.
+    /// Whether the engine has halted, so that the driver can start commands outside of the queue.
     pub halted: bool,
-    /// Whether all tasks were cleared, and the engine is off.
+    /// Whether all tasks were cleared, and the command queue engine is off.
     pub emptied: bool,
-    /// The fault that stopped the engine, if there was one.
+    /// The fault that stopped the controller's command queue engine; `None`: it works.
     pub fault: Option<QueueFault>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
@@ -271,8 +271,8 @@ pub enum QueueError {
     Occupied(u32),
     /// The slot does not exist, or is not for this kind of task.
     Slot(u8),
-    /// The engine has too few slots for several tasks at a time, or its tasks hold less than one
-    /// block.
+    /// The command queue engine has too few slots for several tasks at a time, or its tasks hold
+    /// less than one block.
     Small {
         /// Number of task slots.
         slots: u8,
@@ -358,7 +358,7 @@ pub unsafe trait CommandQueueHost {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
     /// Switches the command queue engine on. Before the call, the caller has enabled the card's own
-    /// queue and no phase is in progress.
+    /// queue, and the controller executes nothing.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
     /// Switches the command queue engine off. Before the call, all tasks have ended.
@@ -381,9 +381,9 @@ pub unsafe trait CommandQueueHost {
     /// engine begins with the lowest slot. Returns the slots whose doorbell was written.
     fn ring(&mut self, slots: u32) -> u32;
 
-    /// Acknowledges all events of the engine, and returns them. Called from the interrupt, and
-    /// before a deadline counts as missed. Events that the method has not read keep the interrupt
-    /// line asserted.
+    /// Acknowledges all events of the command queue engine, and returns them. Called from the
+    /// interrupt, and before a deadline counts as missed. Events that the method has not read keep
+    /// the interrupt line asserted.
     fn ack_queue(&mut self) -> QueueEvents;
 
     /// Acknowledges task ends like [`ack_queue`](Self::ack_queue), in short form. Returns the slots
@@ -400,7 +400,7 @@ pub unsafe trait CommandQueueHost {
     /// Resumes the command queue engine after a halt.
     fn resume_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Requests the command queue engine, which has halted, to clear the task of this slot;
+    /// Requests the command queue engine, which has halted, to clear the task of slot `slot`;
     /// [`QueueEvents::cleared`] reports it. The card is not notified.
     fn clear_task(&mut self, slot: u8) -> Result<(), QueueError>;
 

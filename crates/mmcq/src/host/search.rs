@@ -35,8 +35,8 @@ impl Search {
         Search { taps, circle, at: 0, good: 0 }
     }
 
-    /// Records whether the current tap was good. Returns the tap to try next, or the result of the
-    /// search.
+    /// Records whether the tuning block at the current tap was received without an error (`good`).
+    /// Returns the tap to try next, or the result of the search.
     pub(crate) fn tried(&mut self, good: bool) -> Found {
         let at = self.at;
         self.at = at.saturating_add(1);

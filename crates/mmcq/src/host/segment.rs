@@ -24,7 +24,7 @@ pub struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// A segment without memory.
+    /// A segment of length 0, for places in a list that are not in use.
     pub(crate) const NONE: Segment = Segment { ptr: NonNull::dangling(), len: 0, bus: 0 };
 
     /// Makes a segment for code that uses a [`Host`](super::Host) without an engine, such as a

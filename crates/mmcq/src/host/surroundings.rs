@@ -53,7 +53,8 @@ pub trait Surroundings {
     }
 
     /// Switches the supply of the signal lines (VCCQ, the controller's pads) to 1.8 V if `low`,
-    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1].
+    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1]. `first` is false if
+    /// the method is called again because it returned [`Step::Wait`].
     fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
         let _ = (low, first, now_ns);
         Step::Done
@@ -82,6 +83,7 @@ pub trait Surroundings {
     }
 
     /// Sets the pins (drive strength, delays) for a timing, before the controller changes to it.
+    /// `first` is false if the call only repeats one that has returned [`Step::Wait`].
     fn pins(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
@@ -89,13 +91,15 @@ pub trait Surroundings {
 
     /// Sets the clock that the controller divides. Called before the controller makes an SD clock
     /// of `hz` hertz, and with 0 after the controller has stopped the SD clock. The controller's
-    /// registers must stay readable.
+    /// registers must stay readable. `first` is false if the method is called again because it
+    /// returned [`Step::Wait`].
     fn clock(&mut self, hz: u32, first: bool, now_ns: u64) -> Step {
         let _ = (hz, first, now_ns);
         Step::Done
     }
 
-    /// Prepares the PHY for a tuning in this timing.
+    /// Prepares the PHY for a tuning in this timing. `first` is false if the method is called again
+    /// because it returned [`Step::Wait`].
     fn before_tuning(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
@@ -108,7 +112,7 @@ pub trait Surroundings {
     }
 
     /// Sets the PHY after a reset of the whole controller; pins and clock are already set for
-    /// `timing`.
+    /// `timing`. `first` is false if the method is called again because it returned [`Step::Wait`].
     fn after_reset(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
@@ -161,7 +165,8 @@ pub struct Surrounded<H, S> {
     /// Index of the present step of a bus operation, whose steps are done by the board and the
     /// driver; see [`Part`].
     at: u8,
-    /// Whether the step in progress was called before. If not, its next call gets `first` = true.
+    /// Whether the present step of the bus operation was called before. If not, the next call tells
+    /// the board or driver that it is the first one (`first` = true).
     begun: bool,
     /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,

@@ -52,7 +52,7 @@ pub struct Fields {
     pub counter: u32,
     /// Number of the first unit of 256 bytes.
     pub address: u16,
-    /// Number of units of 256 bytes.
+    /// Number of units of 256 bytes that the request reads or writes.
     pub blocks: u16,
     /// Result of the request; bit 7: the write counter has reached its end.
     pub result: u16,
@@ -60,7 +60,7 @@ pub struct Fields {
     pub kind: u16,
 }
 
-/// A frame in memory.
+/// One RPMB frame of 512 bytes, as it is sent to the device.
 pub type Frame = [u8; FRAME_BYTES];
 
 fn put<const B: usize>(frame: &mut Frame, at: usize, bytes: [u8; B]) {

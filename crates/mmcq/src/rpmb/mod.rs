@@ -29,7 +29,7 @@ impl core::fmt::Debug for Key {
     }
 }
 
-/// Why an exchange failed.
+/// Why an exchange of frames with the RPMB failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,7 +56,7 @@ pub enum RpmbError {
     Size {
         /// Length in bytes of the data that the caller passed to the call.
         given: usize,
-        /// Largest number of units that card and host allow for this call.
+        /// Largest number of units of 256 bytes that card and host allow for this call.
         most: u16,
     },
 }
@@ -400,7 +400,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 }
 
-/// Passes the buffer to a function, as frames.
+/// Calls `f` with the buffer's content as a list of RPMB frames.
 fn with_frames<R>(buf: &mut DmaBuf, f: impl FnOnce(&mut [Frame]) -> R) -> R {
     let (frames, _) = buf.as_chunks_mut::<FRAME_BYTES>();
     f(frames)

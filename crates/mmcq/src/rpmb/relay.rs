@@ -14,7 +14,7 @@ use crate::task::Platform;
 /// writes to the device, and how many it reads back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
-    /// Number of frames that are sent first.
+    /// Number of frames that are sent to the card before any frame is read back.
     pub out: u16,
     /// Whether the host sends the frames of [`out`](Self::out) as a reliable write. Frames that
     /// write data or the key need that [eMMC 6.6.22.4].

@@ -39,18 +39,19 @@ impl<L: Lanes> Lanes for Chaining<L> {
     }
 }
 
-/// Counters of chains.
+/// Counters of chains: lists of several transfers, which the controller executes without the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
-    /// Number of chains that were started.
+    /// Number of chains (lists of transfers that the controller executes) that were started.
     pub chains: u32,
     /// Number of transfers in all chains that were started.
     pub transfers: u32,
-    /// Number of chains in which a transfer failed.
+    /// Number of chains (lists of transfers that the controller executes) in which a transfer
+    /// failed.
     pub failures: u32,
-    /// Number of chains that the controller reported as complete although its registers
-    /// contradicted that.
+    /// Number of chains (lists of several transfers) that the controller reported as complete
+    /// although its registers contradicted that.
     pub disbelieved: u32,
     /// Number of failed chains after which a late error could belong to any earlier write of the
     /// chain: these writes were repeated, one at a time.
@@ -64,13 +65,13 @@ impl ChainStats {
         ChainStats { chains: 0, transfers: 0, failures: 0, disbelieved: 0, suspected: 0, demoted: None };
 }
 
-/// A link: one transfer of a chain.
+/// A link: one transfer of a chain. A chain is a list of transfers that the controller executes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub direction: Direction,
     pub start: u64,
     pub blocks: u32,
-    /// The slots of the requests that were merged into this transfer.
+    /// The slots of the requests that were merged into this transfer of the chain.
     pub members: SlotSet,
 }
 
@@ -87,20 +88,23 @@ impl Link {
 pub(crate) enum ChainAt {
     /// The controller has no chain. The engine may be collecting the transfers of the next one.
     Rest,
-    /// All links of the chain are described, and the controller could not start it yet.
+    /// All transfers (links) of the chain are described in memory, and the controller could not
+    /// start it yet.
     Waits,
-    /// The controller executes the chain.
+    /// The controller executes the chain (the list of transfers).
     Runs,
-    /// The chain has failed at transfer `link`, and the controller still uses its memory.
-    /// `believed`: the transfers before `link` are done. `well`: a later response of the card shows
-    /// no error of these transfers.
+    /// The chain (a list of transfers) has failed at transfer `link`, and the controller still uses
+    /// its memory. `believed`: the transfers before `link` are done. `well`: a later response of
+    /// the card shows no error of these transfers.
     Failed { link: u8, believed: bool, well: bool },
 }
 
-/// The chain in progress, and the state that outlasts a chain.
+/// State of chains (several transfers in one list of the controller): the chain that is collected
+/// or executed now, and what is learned and counted over all of them.
 #[derive(Debug)]
 pub struct Chains {
-    /// The controller's limits for a chain. With fewer than two entries, chains are not used.
+    /// The controller's limits for a chain (a list of several transfers). If the list has fewer
+    /// than two entries, chains are not used.
     caps: ChainCaps,
     at: ChainAt,
     count: u8,
@@ -127,8 +131,9 @@ impl Chains {
         self.failures = Failures::NONE;
     }
 
-    /// Returns whether chains may be used: the controller executes them, the program has enabled
-    /// them, and they were not given up.
+    /// Returns whether chains (lists of transfers that the controller executes) may be used: the
+    /// controller can execute them, the program has enabled them, and no failure has made the
+    /// engine give them up.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.caps.entries > 1 && self.stats.demoted.is_none()
@@ -167,8 +172,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether some transfer of the chain overlaps these blocks, and that transfer or the
-    /// given direction writes.
+    /// Returns whether some transfer of the chain (a list of transfers) overlaps the blocks from
+    /// `start` up to `end`, and that transfer or `direction` writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;
@@ -176,26 +181,28 @@ impl Chains {
         })
     }
 
-    /// Notes that the descriptors of all transfers of the chain are written. From now on the engine
-    /// tries to start the chain.
+    /// Records that the descriptors of all transfers of the chain are in memory. From now on the
+    /// engine tries to start the chain on the controller.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
 
-    /// Notes that the chain was given to the controller, which executes it now.
+    /// Notes that the chain (a list of several transfers) was given to the controller, which
+    /// executes it now.
     pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);
         self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
     }
 
-    /// Notes that the chain is over, and the controller does not use its memory any more.
+    /// Notes that the chain (the list of transfers) is over, and the controller does not use its
+    /// memory any more.
     pub(crate) fn set_rest(&mut self) {
         self.at = ChainAt::Rest;
     }
 
-    /// Notes that the chain has failed at this link ([`ChainAt::Failed`] explains the parameters).
-    /// If chains fail too often, they are given up.
+    /// Notes that the chain (a list of transfers) has failed at this link ([`ChainAt::Failed`]
+    /// explains the parameters). If chains fail too often, the engine sends none any more.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
@@ -210,8 +217,8 @@ impl Chains {
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Counts a failed chain after which it is not known which of its writes, before the failed
-    /// transfer, has failed.
+    /// Counts a failed chain (list of transfers) after which it is not known which of its writes,
+    /// before the failed transfer, has failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-/// A setting outside its range.
+/// Error: a setting of a scheduler was given a value outside of the allowed range.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// Name of the refused setting, such as `fair.weight`.
     pub key: &'static str,
-    /// The value that was given.
+    /// The value of the setting that was refused.
     pub value: u64,
     /// Smallest allowed value.
     pub min: u64,

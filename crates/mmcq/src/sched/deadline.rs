@@ -86,13 +86,14 @@ impl Default for DeadlineConfig {
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,
-    /// Whether the pick starts a batch.
+    /// Whether the proposed request starts a new batch; if not, it continues the batch in progress.
     starts: bool,
-    /// Whether the pick starts a batch of reads while writes wait.
+    /// Whether the proposed request starts a batch of reads although writes wait.
     passes_writes: bool,
 }
 
-/// The scheduler of batches in address order with expiry; see [the module](self).
+/// The scheduler of mq-deadline's kind: sends batches in address order, and first the requests that
+/// have waited longer than an expiry time; see [the module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     config: DeadlineConfig,
@@ -107,7 +108,7 @@ pub struct Deadline {
     write_from_lba: u64,
 }
 
-/// The waiting requests of one direction.
+/// The waiting requests of one direction (reads or writes).
 #[derive(Clone, Copy, Default)]
 struct Side {
     /// Slot index and arrival time of the oldest request.

@@ -1,4 +1,4 @@
-//! First in, first out.
+//! The scheduler that serves requests in the order in which they came (first in, first out).
 
 use super::{Choice, Policy, Waiting};
 

@@ -115,7 +115,7 @@ pub trait Policy {
         false
     }
 
-    /// Notes that a request has come in.
+    /// Called when `request` has come in. The default does nothing.
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }

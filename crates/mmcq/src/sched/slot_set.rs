@@ -1,4 +1,4 @@
-//! Sets of slots.
+//! Sets of the engine's request slots: one bit for each slot.
 
 #[cfg(feature = "slots-128")]
 type Word = u128;
@@ -12,5 +12,5 @@ type Word = u32;
 /// for each of these integers.
 pub type SlotSet = Word;
 
-/// Most slots of an engine.
+/// Largest number of slots (requests at a time) that an engine can have.
 pub const SLOTS_MAX: usize = SlotSet::BITS as usize;

@@ -20,7 +20,8 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const DATA: At = At::Fifo(0x00);
 /// Register of the function: 0 acknowledges a received packet, 1 requests it again.
 const READ_RETRY: u32 = 0x10;
-/// Register of the function that requests a sent packet again.
+/// Register of the function. The function writes in it whether the host must send its last packet
+/// again.
 const WRITE_RETRY: u32 = 0x11;
 /// Interrupt register of the function.
 const INTERRUPT: u32 = 0x13;
@@ -36,7 +37,7 @@ pub const PACKET_BYTES_MAX: u32 = 65_543;
 /// Number of times that a packet is requested, or sent, again.
 pub const RETRIES: u8 = 3;
 
-/// A received packet.
+/// Kind and length of a packet that the host has received from a Bluetooth function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Type of the packet: ACL 2, SCO 3, event 4, ISO 5. Commands (1) only go to the card.
@@ -55,8 +56,8 @@ pub struct TypeA<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
-    /// Resets the function, which may still wait for an acknowledgement by an earlier driver, and
-    /// enables it and its interrupt.
+    /// Resets the function, which may still wait for an acknowledgement by an earlier driver. Sets
+    /// its block size to `block_bytes`, and enables it and its interrupt.
     pub async fn open(
         mut function: Function<'a, B, N>,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -116,7 +117,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         fetched.map(Some)
     }
 
-    /// Acknowledges a packet, or requests it again.
+    /// Writes READ_RETRY, which answers the function about the last packet: requests the packet
+    /// again if `again`, otherwise acknowledges it.
     async fn answer(&self, again: bool) -> Result<(), IoError> {
         let told = self.function.write_u8(READ_RETRY, u8::from(again), Chain::Last).await;
         self.owes.store(told.is_err(), Relaxed);

@@ -71,7 +71,8 @@ impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     }
 }
 
-/// Starts a CMD52 to register `addr` of `function` of this card.
+/// Returns the future that sends `command`, a CMD52 to register `addr` of the function `function`
+/// of the card with the number `card`. `chain`: whether another command follows.
 pub(super) fn direct<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: CardNumber,
@@ -84,9 +85,9 @@ pub(super) fn direct<B: Platform, const N: usize>(
     Direct { stack, op, card, function, addr, failed: None }
 }
 
-/// Sends a CMD52 to a register of function 0, with a buffer that belongs to the transfer before or
-/// after it. The command's slot owns the buffer during that time, so no buffer is lost if the
-/// future is dropped.
+/// Sends a CMD52 to the register `addr` of function 0, with a buffer that belongs to the transfer
+/// before or after it. The command's slot owns the buffer during that time, so no buffer is lost if
+/// the future is dropped.
 pub(super) async fn carried<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: CardNumber,

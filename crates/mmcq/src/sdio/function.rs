@@ -92,7 +92,8 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Makes a handle on function `number` (1 to 7) of a card after its bring-up; sends no command.
-    /// A handle that is made inside another call of the stack is bound to no card.
+    /// If it is called by code that itself runs inside a call of the stack (such as a waker), the
+    /// handle is bound to no card.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, IoError> {
         let Some(info) = card.function(number) else {
             return Err(IoError::NoFunction { function: number, functions: card.count() });
@@ -172,13 +173,14 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         }
     }
 
-    /// Makes a CMD52 to a register of function 0, the card's common registers. `chain`: whether
-    /// another command of the driver follows.
+    /// Makes a CMD52 to the register `addr` of function 0, which has the card's common registers.
+    /// `chain`: whether another command of the driver follows.
     fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, B, N> {
         direct(self.stack, self.card, 0, addr, command, chain)
     }
 
-    /// Starts a CMD52 to a register of this function.
+    /// Starts `command`, a CMD52, to the register `addr` of this function. `chain`: whether another
+    /// command of the driver follows.
     fn own(&self, addr: u32, command: Command, chain: Chain) -> Direct<'a, B, N> {
         direct(self.stack, self.card, self.number, addr, command, chain)
     }
@@ -219,33 +221,36 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         Ok(())
     }
 
-    /// Reads a register of the function by CMD52.
+    /// Reads the register `addr` of the function by CMD52. `chain`: whether another command of the
+    /// driver follows.
     pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.own(addr, cmd::io_read(self.number, addr), chain).await
     }
 
-    /// Writes a register of the function by CMD52.
+    /// Writes `value` to the register `addr` of the function by CMD52. `chain`: whether another
+    /// command of the driver follows.
     pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.own(addr, cmd::io_write(self.number, addr, value), chain).await?;
         Ok(())
     }
 
-    /// Writes a register of the function and reads it back, by one CMD52.
+    /// Writes `value` to the register `addr` of the function and reads it back, by one CMD52.
     pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.own(addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
-    /// Reads a register of function 0, which all functions share, by CMD52.
+    /// Reads the register `addr` of function 0, which all functions share, by CMD52. `chain`:
+    /// whether another command of the driver follows.
     pub async fn read_common_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
-    /// Writes a register of function 0 by CMD52. The register must be one of the vendor's
-    /// registers, F0h to FFh [SDIO 6.9], except on cards whose drivers [need
+    /// Writes `value` to the register `addr` of function 0 by CMD52. The register must be one of
+    /// the vendor's registers, F0h to FFh [SDIO 6.9], except on cards whose drivers [need
     /// others](Quirks::IO_LENIENT_F0).
     pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
@@ -256,13 +261,15 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     }
 
     /// Reads into the first `bytes` bytes of a buffer by CMD53, in as many commands as needed.
-    /// After an error the content of the buffer is undefined.
+    /// `at`: register from which the bytes come. `chain`: whether another command follows. Also
+    /// returns the buffer; after an error its content is undefined.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
-    /// Writes the first `bytes` bytes of a buffer by CMD53, in as many commands as needed. After an
-    /// error it is not known how many bytes the function has received.
+    /// Writes the first `bytes` bytes of a buffer by CMD53, in as many commands as needed. `at`:
+    /// register to which the bytes go. `chain`: whether another command follows. Also returns the
+    /// buffer. After an error it is not known how many bytes the function has received.
     pub async fn write(
         &self,
         at: At,

@@ -166,7 +166,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         self.stack.look_for_card_irq(self.period_ns);
     }
 
-    /// Reads the pending interrupts, CCCR INTx.
+    /// Returns the pending interrupts, read from CCCR INTx.
     async fn look(&self) -> Result<u8, IoError> {
         let command = cmd::io_read(0, reg::INT_PENDING);
         let pending = direct(self.stack, self.card, 0, reg::INT_PENDING, command, Chain::More).await?;

@@ -22,6 +22,8 @@ pub struct Split {
     pub bytes_max: u16,
     /// Alignment of a command's memory in bytes, a power of two.
     pub align: u32,
+    /// Largest number of bytes in a command whose length is not a multiple of `align`.
+    pub max_odd_bytes: u32,
     /// Whether byte mode allows only lengths that are powers of two.
     pub powers_of_two: bool,
 }
@@ -43,6 +45,7 @@ impl Split {
             blocks_max: blocks as u16,
             bytes_max: bytes as u16,
             align: caps.align.max(1),
+            max_odd_bytes: caps.max_odd_bytes,
             powers_of_two: caps.block_sizes == BlockSizes::PowersOfTwo,
         }
     }
@@ -55,27 +58,35 @@ impl Split {
         }
         let (size, bytes_max) = (u32::from(self.block_bytes), u32::from(self.bytes_max).clamp(1, BYTES_MAX));
         if size > 0 && left > bytes_max {
-            let mut blocks = (left / size).min(u32::from(self.blocks_max)).min(BLOCKS_MAX);
-            if blocks * size < left {
-                // The next command's memory must be aligned too, so the blocks are reduced to a
-                // multiple that keeps the alignment.
-                let step = self.align >> size.trailing_zeros().min(self.align.trailing_zeros());
-                blocks -= blocks % step.max(1);
-            }
+            let most = (left / size).min(u32::from(self.blocks_max)).min(BLOCKS_MAX);
+            let blocks = self.longest(most, size, left);
             if blocks > 0 {
                 return Some(Amount::Blocks(blocks as u16));
             }
         }
-        let aligned = bytes_max - bytes_max % self.align.max(1);
-        let bytes = match left > bytes_max {
-            true if aligned > 0 => aligned,
-            _ => left.min(bytes_max),
+        let most = left.min(bytes_max);
+        let bytes = match self.longest(most, 1, left) {
+            0 => most.min(self.max_odd_bytes.max(1)),
+            bytes => bytes,
         };
         let bytes = match bytes.checked_ilog2() {
             Some(log) if self.powers_of_two => 1 << log,
             _ => bytes,
         };
         Some(Amount::Bytes(bytes as u16))
+    }
+
+    /// Returns the largest number of units of `size` bytes, at most `most`, that one command can
+    /// transfer when `left` bytes are left; 0 if there is none. The command's length is a multiple
+    /// of the alignment, so that the next command's memory is aligned too. Only the last command
+    /// may have another length, if the host can transfer it.
+    fn longest(&self, most: u32, size: u32, left: u32) -> u32 {
+        let bytes = most * size;
+        if bytes == left && bytes <= self.max_odd_bytes {
+            return most;
+        }
+        let step = self.align >> size.trailing_zeros().min(self.align.trailing_zeros());
+        most - most % step.max(1)
     }
 
     /// Returns the number of bytes that a command of [`next`](Self::next) transfers.

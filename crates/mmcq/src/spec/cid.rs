@@ -102,7 +102,7 @@ impl Bits<'_> {
     }
 }
 
-/// Returns six bytes from three 16-bit numbers.
+/// Returns the six bytes of three 16-bit numbers in order, the upper byte of each first.
 const fn name_bytes(a: u32, b: u32, c: u32) -> [u8; 6] {
     [(a >> 8) as u8, a as u8, (b >> 8) as u8, b as u8, (c >> 8) as u8, c as u8]
 }

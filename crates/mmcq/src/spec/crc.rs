@@ -129,7 +129,8 @@ mod tests {
         });
     }
 
-    /// Returns the bits of one data line, packed into bytes.
+    /// Returns the bits that a block of `bytes` has on data line `line` of `lanes` lines, packed
+    /// into bytes.
     fn line(bytes: &[u8], line: usize, lanes: usize) -> Vec<u8> {
         let mut bits = Vec::new();
         for byte in bytes {

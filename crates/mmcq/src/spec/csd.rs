@@ -172,8 +172,8 @@ impl Csd {
         self.access_ns.saturating_add(clocks_ns)
     }
 
-    /// Returns the longest time to the first byte of a read, in nanoseconds [SD 4.6.2.1],
-    /// [eMMC 6.8.2].
+    /// Returns the longest time to the first byte of a read, in nanoseconds, with the bus clock
+    /// `clock_hz` [SD 4.6.2.1], [eMMC 6.8.2].
     pub fn read_timeout_ns(&self, clock_hz: u32) -> u64 {
         match self.structure {
             Structure::SdV1 => self.access_time_ns(clock_hz).saturating_mul(100).min(timing::sd::READ_NS),
@@ -182,8 +182,8 @@ impl Csd {
         }
     }
 
-    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2],
-    /// [eMMC 6.8.2].
+    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2], [eMMC
+    /// 6.8.2]. `clock_hz`: bus clock, since the CSD declares a part of this time in clocks.
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
         let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {
@@ -218,7 +218,8 @@ impl Bits<'_> {
         self.at(n, n) != 0
     }
 
-    /// Returns the base 2 logarithm of a block length; an error for a code that is not in `codes`.
+    /// Returns the field in bits `hi` to `lo`: the base 2 logarithm of a block length. Returns an
+    /// error, which names `field`, if the value is not in `codes`.
     fn block_log(
         &self,
         field: Field,
@@ -232,8 +233,9 @@ impl Bits<'_> {
         }
     }
 
-    /// Returns the fastest clock in hertz. A reserved code reads as the clock that every card has:
-    /// 25 MHz on SD, 26 MHz on eMMC.
+    /// Returns the fastest clock in hertz (TRAN_SPEED). `values`: the standard's table of ten times
+    /// the time value. A reserved code gives the clock that every card has: 25 MHz on SD, 26 MHz on
+    /// eMMC.
     fn tran_speed_hz(&self, values: &[u8; 16]) -> u32 {
         let (value, unit_hz) = match (value_at(values, self.at(102, 99)), self.at(98, 96)) {
             (0, _) | (_, 4..) => (value_at(values, 6), 1_000_000),

@@ -71,7 +71,7 @@ impl Field {
 pub struct ParseError {
     /// The field with the undefined code.
     pub field: Field,
-    /// The undefined code.
+    /// The code that was read from the field, and that the standard does not define.
     pub value: u32,
 }
 

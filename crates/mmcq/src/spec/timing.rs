@@ -131,20 +131,21 @@ pub mod sd {
     pub const IDENTIFY_MIN_HZ: u32 = 100_000;
     /// Time for the supply to rise and be stable before the clock starts [SD 6.4.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// Time for which a power cycle must keep the supply below 0.5 V [SD 6.4.1.2].
+    /// Time in ns for which a power cycle must keep the supply below 0.5 V [SD 6.4.1.2].
     pub const POWER_OFF_NS: u64 = 1_000_000;
     /// Longest time from the first ACMD41 with a voltage window until the card is ready [SD 4.2.3].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Longest time between two ACMD41 [SD 4.2.3].
+    /// Longest time in ns between two ACMD41 [SD 4.2.3].
     pub const INIT_POLL_MAX_NS: u64 = 50_000_000;
     /// Read access time of cards with fixed limits, and the upper bound for other cards
     /// [SD 4.6.2.1].
     pub const READ_NS: u64 = 100_000_000;
-    /// Longest busy after a written block, for cards up to 32 GB [SD 4.6.2.2].
+    /// Longest busy in ns after a written block, for cards up to 32 GB [SD 4.6.2.2].
     pub const WRITE_NS: u64 = 250_000_000;
     /// Longest busy after a written block, for SDXC and SDUC [SD 4.6.2.2].
     pub const WRITE_XC_NS: u64 = 500_000_000;
-    /// Longest erase of one write block, if the SD status declares none [SD 4.6.2.3].
+    /// Longest time in ns of the erase of one write block, if the SD status declares none [SD
+    /// 4.6.2.3].
     pub const ERASE_BLOCK_NS: u64 = 250_000_000;
     /// Longest busy of a full user area logical erase, FULE [SD 4.6.2.3].
     pub const FULE_NS: u64 = 1_000_000_000;
@@ -157,12 +158,13 @@ pub mod sd {
     /// Time after the response to CMD11 at which bring-up checks that CMD and DAT are low. The card
     /// pulls them low some clocks after its end bit [SD 4.2.4.2]; Linux waits as long.
     pub const VOLTAGE_LINES_LOW_NS: u64 = 1_000_000;
-    /// Shortest time for which the clock must be stopped while the voltage changes after CMD11
+    /// Shortest time in ns for which the clock must be stopped while the voltage changes after
+    /// CMD11
     /// [SD 4.2.4.2].
     pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
     /// Longest time from the clock at 1.8 V until the card releases DAT, after CMD11 [SD 4.2.4.2].
     pub const VOLTAGE_DAT_HIGH_NS: u64 = 1_000_000;
-    /// Longest duration of a whole tuning procedure by CMD19 [SD 4.2.4.5].
+    /// Longest duration in ns of a whole tuning procedure by CMD19 [SD 4.2.4.5].
     pub const TUNING_NS: u64 = 150_000_000;
     /// Largest number of tuning blocks (CMD19) in a tuning procedure [SD 4.2.4.5].
     pub const TUNING_BLOCKS: u32 = 40;
@@ -172,7 +174,7 @@ pub mod sd {
     pub const EXTENSION_WRITE_NS: u64 = 1_000_000_000;
     /// Longest flush of the cache [SD 4.17].
     pub const FLUSH_NS: u64 = 1_000_000_000;
-    /// Longest duration of CMD42 with forced erase [SD 4.3.7].
+    /// Longest duration in ns of CMD42 with forced erase [SD 4.3.7].
     pub const FORCE_ERASE_NS: u64 = 180_000_000_000;
 
     const NARROW: &[Width] = &[Width::W1, Width::W4];
@@ -214,19 +216,20 @@ pub mod emmc {
     /// Longest time from the first CMD1 until the device is ready [eMMC 6.4.2]. The first power-up
     /// after partitioning takes longer, see `ExtCsd::first_power_up_time_ns`.
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Longest busy of CMD6 if EXT_CSD declares none. The standard has no value; hosts usually use
-    /// this one.
+    /// Longest busy of CMD6 in ns, if EXT_CSD declares none. The standard has no value; hosts
+    /// usually use this one.
     pub const SWITCH_NS: u64 = 500_000_000;
-    /// Longest duration of a whole tuning procedure by CMD21 [eMMC 6.6.5].
+    /// Longest duration in ns of a whole tuning procedure by CMD21 [eMMC 6.6.5].
     pub const TUNING_NS: u64 = 150_000_000;
     /// Largest number of tuning blocks (CMD21) in a tuning procedure [eMMC 6.6.5].
     pub const TUNING_BLOCKS: u32 = 40;
     /// Longest busy of CMD5 if EXT_CSD declares none: the largest value of the field
     /// [eMMC 7.4, 217].
     pub const SLEEP_NS: u64 = 100 << 0x17;
-    /// Longest flush of the cache. The standard sets no limit; hosts usually use this one.
+    /// Longest time in ns of a flush of the cache. The standard sets no limit; hosts usually use
+    /// this one.
     pub const FLUSH_NS: u64 = 30_000_000_000;
-    /// Shortest time for which RST_n is held low [eMMC 6.15.10].
+    /// Shortest time in ns for which RST_n is held low [eMMC 6.15.10].
     pub const RESET_PULSE_NS: u64 = 1_000;
     /// Shortest time from the end of the reset pulse to the first command [eMMC 6.15.10].
     pub const RESET_RECOVERY_NS: u64 = 200_000;
@@ -270,10 +273,10 @@ pub mod emmc {
 pub mod sdio {
     /// Longest time from the first CMD5 with a voltage window until the card is ready [SDIO 3.2].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Longest time from CMD53 to its data, or of the busy after it, unless the function declares
-    /// another time [SDIO 5.3].
+    /// Longest time in ns from CMD53 to its data, or of the busy after it, unless the function
+    /// declares another time [SDIO 5.3].
     pub const DATA_NS: u64 = 1_000_000_000;
-    /// Longest time to enable a function if its tuples declare none [SDIO 16].
+    /// Longest time in ns to enable a function if its tuples declare none [SDIO 16].
     pub const ENABLE_NS: u64 = 1_000_000_000;
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Locked<T> {
     value: core::cell::UnsafeCell<T>,
     inside: Cell<Inside>,
     /// I/O functions whose last CMD53 did not end well and that were not aborted: one bit each.
-    /// Calls from inside another one set bits too, so the field is outside of the engine. Accessed
-    /// only with the lock held.
+    /// Also set by code that runs inside a call of the stack (such as a drop in a waker), so the
+    /// field is outside of the engine. Accessed only with the lock held.
     pub unfinished: Cell<u8>,
     /// How many times a bring-up of an I/O card has begun or ended. Each of them clears the
     /// settings that were made on the card before. Accessed only with the lock held.

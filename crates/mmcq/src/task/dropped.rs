@@ -1,5 +1,5 @@
-//! Futures that were dropped before their end, also from inside another call of their stack; and
-//! which I/O functions still need an abort.
+//! Futures that were dropped before their end, also by code that runs inside a call of the stack
+//! (such as a waker); and which I/O functions still need an abort.
 
 use super::request::At;
 use super::{EngineOf, Lock, Platform, RequestFuture, Stack};
@@ -11,7 +11,7 @@ use core::cell::Cell;
 /// abandons them. The remaining part of the outer call may end such a request and put another one
 /// into its slot. So each entry also has the use number of its slot.
 pub(super) struct Dropped<const N: usize> {
-    /// The slots of these requests, bit n for slot n.
+    /// The slots of the requests whose future was dropped, bit n for slot n.
     slots: Cell<SlotSet>,
     /// The low 8 bits of each slot's use number. They suffice: within one call, a slot is never
     /// used 256 more times before the first of these futures is dropped.
@@ -66,8 +66,8 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
-    /// Takes the request out of the wait queue. If the future was dropped from inside another call
-    /// of the stack, the next poll frees the place.
+    /// Takes the request out of the wait queue. If the future is dropped by code that runs inside a
+    /// call of the stack (such as a waker), the next poll frees the place.
     #[cold]
     pub(super) fn leave_queue(&mut self) {
         let At::Before(request) = &self.at else { return };
@@ -105,7 +105,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Notes that the transfer of this I/O function did not end well, so that an abort must come
-    /// before its next transfer. May be called from inside another call of the stack.
+    /// before its next transfer. May also be called by code that runs inside a call of the stack.
     pub(crate) fn owe_abort(&self, function: u8) {
         self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
     }
@@ -120,8 +120,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// Notes that a reset of the I/O card begins or has ended: settings that a handle made before
-    /// are lost.
+    /// Counts that a reset of the I/O card begins or has ended. By this count a handle finds that
+    /// the settings that it has made are lost.
     pub(crate) fn note_io_reset(&self) {
         self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
     }
@@ -132,7 +132,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|_| self.engine.io_resets.get())
     }
 
-    /// Clears all owed aborts: the card was reset, and none of its functions continues a transfer.
+    /// Notes that no I/O function needs an abort any more: the card was reset, so none of its
+    /// functions continues a transfer.
     pub(crate) fn owe_no_abort(&self) {
         self.inside(|_| self.engine.unfinished.set(0));
     }

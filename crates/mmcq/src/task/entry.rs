@@ -26,7 +26,8 @@ use core::task::Waker;
 pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,
     /// Whether a method was called that may make the next deadline earlier. The compiler knows this
-    /// value, so code that only takes a result contains no comparison with the alarm.
+    /// value at compile time. So code that only takes a result contains no comparison with the
+    /// alarm.
     begun: bool,
 }
 
@@ -85,7 +86,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.map(|engine| (engine, self.begun))
     }
 
-    /// Returns whether this call comes from inside another call of the stack.
+    /// Returns true if this call was made from inside another call of the same stack, for example
+    /// from a closure of `Stack::with`. Such a nested call cannot use the engine.
     pub fn is_nested(&self) -> bool {
         self.engine.is_none()
     }
@@ -130,44 +132,49 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
         /// Calls [`Engine::reclaim`]. A call from inside another call of this stack returns `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
-        /// Calls [`Engine::set_card_params`]. A call from inside another call of this stack does
-        /// nothing.
+        /// Sets the parameters of the card, or `None` if there is no card any more
+        /// ([`Engine::set_card_params`]). Does nothing if called from inside another call of this
+        /// stack.
         pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
-        /// Calls [`Engine::enable_extended_ops`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Calls [`Engine::enable_extended_ops`]. Does nothing if it is called from inside another
+        /// call of this stack, such as from a callback.
         pub fn enable_extended_ops(&mut self) = {};
         /// Calls [`Engine::set_abilities`]. A call from inside another call of this stack does
         /// nothing.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
-        /// Calls [`Engine::set_task_queue`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Enables the card's command queue with `depth` tasks ([`Engine::set_task_queue`]).
+        /// Returns `false` if called from inside another call of this stack.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
-        /// Calls [`Engine::set_packed`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Enables packed commands with at most `writes` writes or `reads` reads in each
+        /// ([`Engine::set_packed`]). Returns `false` if called from inside another call of this
+        /// stack.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
-        /// Calls [`Engine::set_chains`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Calls [`Engine::set_chains`]. A reentrant call (from inside another call of this stack)
+        /// returns `false`.
         pub fn set_chains(&mut self, most: u8) -> bool = { let _ = most; false };
         /// Calls [`Engine::set_sd_task_queue`]. A call from inside another call of this stack
         /// returns `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
-        /// Calls [`Engine::always_use_task_queue`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Calls [`Engine::always_use_task_queue`]. In a nested call (made while another call of
+        /// this stack is running), does nothing.
         pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
         /// Calls [`Engine::set_page`]. A call from inside another call of this stack returns the
         /// page as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// Calls [`Engine::set_concurrent_commands`]. A call from inside another call of this stack
-        /// does nothing.
+        /// Sets by `allowed` whether the engine may send a CMD52 during data of an I/O card
+        /// ([`Engine::set_concurrent_commands`]). Does nothing if called from inside another call
+        /// of this stack.
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
         /// Calls [`Engine::suspend`]. A call from inside another call of this stack does nothing.
         pub fn suspend(&mut self) = {};
-        /// Calls [`Engine::resume`]. A call from inside another call of this stack does nothing.
+        /// Calls [`Engine::resume`]. Does nothing if it is called from inside another call of this
+        /// stack, such as from a callback.
         pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::halt`]. A call from inside another call of this stack does nothing.
         pub fn halt(&mut self) = {};
-        /// Calls [`Engine::abort`]. A call from inside another call of this stack does nothing.
+        /// Calls [`Engine::abort`]. In a nested call (made while another call of this stack is
+        /// running), does nothing.
         pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// Calls [`Engine::presence_changed`]. A call from inside another call of this stack does
         /// nothing.
@@ -186,17 +193,18 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::unmask_card_irq`]. A call from inside another call of this stack does
         /// nothing.
         pub fn unmask_card_irq(&mut self) = {};
-        /// Calls [`Engine::mask_card_irq`]. A call from inside another call of this stack does
-        /// nothing.
+        /// Calls [`Engine::mask_card_irq`]. In a nested call (made while another call of this stack
+        /// is running), does nothing.
         pub fn mask_card_irq(&mut self) = {};
-        /// Calls [`Engine::take_retune`]. A call from inside another call of this stack returns
-        /// `false`.
-        pub fn take_retune(&mut self) -> bool = false;
-        /// Calls [`Engine::take_continue_lost`]. A call from inside another call of this stack
+        /// Calls [`Engine::take_retune`]. A reentrant call (from inside another call of this stack)
         /// returns `false`.
+        pub fn take_retune(&mut self) -> bool = false;
+        /// Returns true, only one time, if the engine has stopped leaving transfers open because of
+        /// failures ([`Engine::take_continue_lost`]). Returns `false` if called from inside another
+        /// call of this stack.
         pub fn take_continue_lost(&mut self) -> bool = false;
-        /// Calls [`Engine::set_stays_open`]. A call from inside another call of this stack returns
-        /// [`StaysOpen::Never`].
+        /// Calls [`Engine::set_stays_open`]. A reentrant call (from inside another call of this
+        /// stack) returns [`StaysOpen::Never`].
         pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen = { let _ = stays_open; StaysOpen::Never };
         /// Calls [`Engine::dismiss_supervisor`]. A call from inside another call of this stack
         /// returns `false`.
@@ -226,13 +234,13 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     questions! {
-        /// Calls [`Engine::next_deadline_ns`]. A call from inside another call of this stack
-        /// returns `Some(0)`: a poll is due.
+        /// Returns when the engine must be polled next, in ns ([`Engine::next_deadline_ns`]).
+        /// Returns `Some(0)` (a poll is due) if called from inside another call of this stack.
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
         /// Calls [`Engine::id_of`]. A call from inside another call of this stack returns `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
-        /// Calls [`Engine::finished`]. A call from inside another call of this stack returns no
-        /// slot.
+        /// Calls [`Engine::finished`]. A reentrant call (from inside another call of this stack)
+        /// returns no slot.
         pub fn finished(&self) -> SlotSet = 0;
         /// Calls [`Engine::will_wake`]. A call from inside another call of this stack returns
         /// `false`, as if the request had another waker.
@@ -246,49 +254,52 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// Calls [`Engine::caps`]. A call from inside another call of this stack returns
         /// [`Caps::NONE`].
         pub fn caps(&self) -> &Caps = &Caps::NONE;
-        /// Calls [`Engine::stats`]. A call from inside another call of this stack returns all
-        /// zeros.
+        /// Returns the counters of the engine's work ([`Engine::stats`]). Returns all zeros if
+        /// called from inside another call of this stack.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
         /// Calls [`Engine::task_stats`]. A call from inside another call of this stack returns
         /// `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
-        /// Calls [`Engine::pack_stats`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Calls [`Engine::pack_stats`]. In a nested call (made while another call of this stack is
+        /// running), returns `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
-        /// Calls [`Engine::chain_stats`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Calls [`Engine::chain_stats`]. In a nested call (made while another call of this stack
+        /// is running), returns `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
         /// Calls [`Engine::card_number`]. A call from inside another call of this stack returns
         /// [`CardNumber::ANY`].
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
-        /// Calls [`Engine::losses`]. A call from inside another call of this stack returns 0.
+        /// Calls [`Engine::losses`], which counts losses of data. In a nested call (made while
+        /// another call of this stack is running), returns 0.
         pub fn losses(&self) -> u8 = 0;
         /// Calls [`Engine::holds`]. A call from inside another call of this stack returns all
         /// zeros.
         pub fn holds(&self) -> Holds = Holds::default();
-        /// Calls [`Engine::held_until_ns`]. A call from inside another call of this stack returns
-        /// `None`: no start is delayed.
+        /// Calls [`Engine::held_until_ns`]. A reentrant call (from inside another call of this
+        /// stack) returns `None`: no start is delayed.
         pub fn held_until_ns(&self) -> Option<u64> = None;
-        /// Calls [`Engine::slots_in_use`]. A call from inside another call of this stack returns
-        /// `N`: all slots are in use.
+        /// Calls [`Engine::slots_in_use`]. A reentrant call (from inside another call of this
+        /// stack) returns `N`: all slots are in use.
         pub fn slots_in_use(&self) -> usize = N;
-        /// Calls [`Engine::is_idle`]. A call from inside another call of this stack returns
-        /// `false`.
+        /// Returns whether the engine has nothing to do, and the status of all writes is known
+        /// ([`Engine::is_idle`]). Returns `false` if called from inside another call of this stack.
         pub fn is_idle(&self) -> bool = false;
         /// Calls [`Engine::is_quiet`]. A call from inside another call of this stack returns
         /// `false`.
         pub fn is_quiet(&self) -> bool = false;
         /// Calls [`Engine::awaited`]. A call from inside another call of this stack returns `None`.
         pub fn awaited(&self) -> Option<&Phase> = None;
-        /// Calls [`Engine::last_phase`]. A call from inside another call of this stack returns
-        /// `None`.
+        /// Returns the last phase (a command with its data and busy) that has ended, with its times
+        /// ([`Engine::last_phase`]). Returns `None` if called from inside another call of this
+        /// stack.
         pub fn last_phase(&self) -> Option<Span> = None;
-        /// Calls [`Engine::bus`]. A call from inside another call of this stack returns one data
-        /// line and a stopped clock.
+        /// Calls [`Engine::bus`]. In a nested call (made while another call of this stack is
+        /// running), returns one data line and a stopped clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
+        pub(crate) fn asks_for_help(&self) -> bool = false;
         pub(crate) fn is_unheard(&self) -> bool = false;
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn switched_on(&self) -> SwitchedOn = SwitchedOn::NOTHING;
@@ -311,18 +322,20 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_ref().map(|engine| engine.host())
     }
 
-    /// Calls [`Host::present`]. A call from inside another call of this stack returns `false`.
+    /// Calls [`Host::present`]: whether a card is in the slot. In a nested call (made while another
+    /// call of this stack is running), returns `false`.
     pub fn present(&self) -> bool {
         self.host().is_some_and(Host::present)
     }
 
-    /// Calls [`Host::dat0_busy`]. A call from inside another call of this stack returns `false`.
+    /// Calls [`Host::dat0_busy`]. A reentrant call (from inside another call of this stack) returns
+    /// `false`.
     pub fn dat0_busy(&self) -> bool {
         self.host().is_some_and(Host::dat0_busy)
     }
 
-    /// Calls [`Host::dat_levels`]. A call from inside another call of this stack returns the levels
-    /// of a busy card.
+    /// Calls [`Host::dat_levels`]: the levels of DAT3 to DAT0. In a nested call (made while another
+    /// call of this stack is running), returns 0, as for a busy card.
     pub fn dat_levels(&self) -> u8 {
         self.host().map_or(0, Host::dat_levels)
     }
@@ -339,7 +352,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::write_protected)
     }
 
-    /// Calls [`Host::retune_ns`]. A call from inside another call of this stack returns 0.
+    /// Returns the time in ns after which the controller needs a new tuning ([`Host::retune_ns`]).
+    /// Returns 0 if called from inside another call of this stack.
     pub fn retune_ns(&self) -> u64 {
         self.host().map_or(0, Host::retune_ns)
     }
@@ -359,7 +373,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_ref().map(|engine| engine.policy())
     }
 
-    /// Calls [`Engine::policy_mut`]. A call from inside another call of this stack returns `None`.
+    /// Calls [`Engine::policy_mut`]. In a nested call (made while another call of this stack is
+    /// running), returns `None`.
     pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())

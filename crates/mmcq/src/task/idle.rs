@@ -65,8 +65,9 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    /// Whether the blocking call leaves out its next [`turn`](super::Stack::turn). The address of
-    /// this field identifies the call: no two calls under way have the same address.
+    /// Whether the blocking call does not poll the stack ([`turn`](super::Stack::turn)) after its
+    /// next sleep. The address of this field identifies the call: no two calls under way have the
+    /// same address.
     skips: Cell<bool>,
 }
 
@@ -75,16 +76,16 @@ impl Idle {
         Idle { skips: Cell::new(false) }
     }
 
-    /// Starts watching, before the future is polled: from now on `may_sleep` sees what wakes the
-    /// future.
+    /// Marks this call as the one that waits. Called before each poll of the future: from then on
+    /// [`may_sleep`](Self::may_sleep) returns false as soon as something has woken the future.
     pub(super) fn look(&self) {
         LAST.store(self.mark(), Relaxed);
     }
 
     /// Returns whether the thread may sleep. True: nothing has woken this call since its future was
     /// polled. False: something has woken it, or another blocking call has polled its own future
-    /// since. In the second case the thread may poll its future once in vain. Takes no lock, and
-    /// may be called with interrupts masked.
+    /// since. In the second case the thread may poll its future once although nothing has woken it.
+    /// Takes no lock, and may be called with interrupts masked.
     pub fn may_sleep(&self) -> bool {
         // A waker stores 0, another blocking call stores its own mark; only `look` stores this
         // call's mark again. So no wake-up is missed. The order of these accesses comes from the

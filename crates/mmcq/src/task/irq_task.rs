@@ -22,7 +22,8 @@ struct TaskState {
     taken: bool,
     /// Whether some context is inside `poll`.
     polling: bool,
-    /// Whether `poll` was called while another context was inside it.
+    /// Whether a second context (thread or interrupt) has called `poll` while the first was inside
+    /// it: then the first polls once more.
     again: bool,
 }
 
@@ -35,8 +36,8 @@ unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
 unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
 
 impl<L: Lock> IrqTask<L> {
-    /// Most polls of the future in one call of [`poll`](Self::poll). Further ones wait for the next
-    /// call.
+    /// Most polls of the task's future in one call of [`poll`](Self::poll). If the future is then
+    /// woken once more, it is polled in the next call.
     pub const POLLS_MAX: u32 = 8;
 
     /// Makes a task without a future.
@@ -99,10 +100,11 @@ impl<L: Lock> IrqTask<L> {
 
     /// Runs `main`. Meanwhile the future lives in this frame, and each call of [`poll`](Self::poll)
     /// polls it. Takes the future out before it returns. Returns `None` and runs nothing if another
-    /// scope of this task has not returned (this call may come from its future).
+    /// scope of this task has not returned, for example because the future of that scope has made
+    /// this call.
     ///
-    /// Before it returns it waits for a poll that is under way. So on a pre-emptive system the
-    /// thread that polls must not have a lower priority than this caller on the same core:
+    /// Before `scope` returns, it waits for a poll that is under way. So on a pre-emptive system
+    /// the thread that polls must not have a lower priority than this caller on the same core:
     /// otherwise that poll never ends.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(

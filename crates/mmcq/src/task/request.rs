@@ -23,14 +23,15 @@ pub struct RequestFuture<'a, B: Platform, const N: usize> {
     pub(super) at: At,
 }
 
-/// The result of a check of the request under the lock.
+/// What a poll of a request's future has found out about the request, while the stack's lock was
+/// held.
 #[derive(Clone, Copy)]
 pub(super) enum Look {
     /// The request is over.
     Over,
     /// The request waits, and its slot has the task's waker.
     Waits,
-    /// The request waits, and the task's waker has to be set.
+    /// The request waits, but its slot does not have this task's waker yet; the caller must set it.
     Unknown,
     /// The call came from inside another call of the same stack, and nothing was done.
     Nested,
@@ -42,8 +43,9 @@ pub(super) enum Look {
 /// lock is held. Wakers are dropped and woken only after that.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
-    /// Before the check: the task's waker, which the slot is to store. After the check: the waker
-    /// that is not used any more.
+    /// A waker that goes into the check under the lock, or comes out of it. In: the task's waker,
+    /// which the slot is to store. Out: the waker that the slot does not need, to be dropped after
+    /// the lock.
     pub(super) waker: Option<Waker>,
     /// After the check of a completed request: the waker that its slot had stored. It is no longer
     /// used.

@@ -1,4 +1,5 @@
-//! Sequential code in a thread that spins for short phases before it sleeps.
+//! Calls that send a request and wait for its end in a thread. The thread spins while a phase (a
+//! command with its data) is short, and then sleeps.
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};
@@ -8,8 +9,8 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// Most phases that a thread spins for in one request. Then it sleeps, even if the policy advises
-/// to spin.
+/// Largest number of phases (commands with their data) of one request for whose ends a thread
+/// spins. After them it sleeps, even if the policy advises to spin.
 const PHASES_MAX: u32 = 16;
 
 impl<B: Platform, const N: usize> Stack<B, N> {
@@ -50,7 +51,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.with(|engine| engine.take(id))
     }
 
-    /// Calls `turn` until a phase ends. Returns false if no phase has ended in `at_most_ns`.
+    /// Calls `turn` until the engine's command in progress has ended (a phase: one command with its
+    /// data or busy). Returns false if none has ended in `at_most_ns`.
     fn spin_while(&self, at_most_ns: u64, advance: &WaitStrategy, wait: &Wait) -> bool {
         let before = self.with(|engine| engine.last_phase());
         let (mut looks, began_ns) = (0, self.now_ns());

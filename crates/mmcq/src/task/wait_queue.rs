@@ -45,7 +45,8 @@ use core::task::Waker;
 pub struct WaitQueue<L, const W: usize> {
     lock: L,
     limit_ns: u64,
-    /// Number of requests that have got a place since the start; the number wraps.
+    /// Number of requests that have entered this queue since the start, because no slot was free;
+    /// the number wraps.
     arrivals: Cell<u32>,
     places: [Place; W],
 }
@@ -84,9 +85,9 @@ unsafe impl<L: Lock, const W: usize> Lock for WaitQueue<L, W> {
 
 /// A place in the queue, for one request that waits. Accessed only with the lock held.
 struct Place {
-    /// Time at which the wait ends; 0: the place is free.
+    /// Time in ns at which the request stops waiting; 0: no request uses this place.
     until_ns: Cell<u64>,
-    /// Number of requests that got a place before this one.
+    /// Number of requests that got a place in the wait queue before this request.
     number: Cell<u32>,
     waker: Cell<Option<Waker>>,
     /// Whether the task was woken, and has not polled its request since.
@@ -125,7 +126,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// No places, for a lock without a wait queue.
+    /// The wait queue of a lock that has none: no request can wait for a slot.
     pub(super) const NONE: Places<'static> = Places { places: &[], arrivals: None, limit_ns: 0 };
 
     /// Returns the places that hold a waiting request.
@@ -134,7 +135,8 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the request that has waited longest, among the requests before their limit. A
-    /// request after its limit does not count, since its task may never poll again.
+    /// request after its limit does not count, since its task may never poll again. `None`: no
+    /// request waits.
     fn first(self, now_ns: u64) -> Option<&'a Place> {
         let next = self.arrivals?.get();
         let waits = self.waiting().filter(|place| now_ns < place.until_ns.get());
@@ -191,8 +193,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Returns the earliest time limit of the waiting requests, without the requests whose task has
-    /// already been woken.
+    /// Returns the earliest time limit in ns of the waiting requests, without the requests whose
+    /// task has already been woken. `None`: there are no others.
     fn next_ns(self) -> Option<u64> {
         self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
     }
@@ -260,7 +262,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Returns the earlier one of `next_ns` and the next limit of a waiting request.
+    /// Returns the earlier of two times in ns: `next_ns`, and the time at which the next waiting
+    /// request gives up.
     #[inline(always)]
     pub(super) fn with_waits(&self, next_ns: Option<u64>) -> Option<u64> {
         match B::Lock::QUEUES {
@@ -269,8 +272,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Wakes the task that has waited longest for a slot, and the tasks whose limit is over. Called
-    /// outside of the lock, after each step that may free a slot.
+    /// Wakes the task that has waited longest for a slot, and the tasks that have waited as long as
+    /// their limit allows. Called outside of the lock, after each step that may free a slot.
     #[inline(always)]
     pub(super) fn call_waiting(&self) {
         if B::Lock::QUEUES {

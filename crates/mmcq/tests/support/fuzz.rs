@@ -22,8 +22,8 @@ pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Res
     sized(name, inputs, 32..4_096, f);
 }
 
-/// Runs `run` twice with each of 500 arbitrary seeds, to find panics, and to check that both
-/// results are the same.
+/// Calls `run` twice with each of 500 arbitrary seeds. The test fails if a call panics, or if both
+/// results differ. `name`: name of the test.
 pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) -> T) {
     fuzz(name, 500, |u| {
         let seed = u.arbitrary()?;

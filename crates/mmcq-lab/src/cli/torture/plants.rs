@@ -6,8 +6,9 @@ use mmcq_torture::plants::{Planted, look_for_all, without};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Runs the torture on each planted bug whose name contains this text; all these bugs must be
-/// found.
+/// Runs the torture on each planted bug whose name contains `named`; all these bugs must be found.
+/// An empty `named` also runs it without a bug, and then no promise may be broken. `card`: index of
+/// the only card to use; `jobs`: number of threads.
 pub fn plants(named: &str, card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     let began = Instant::now();
     let all: Vec<Planted> =

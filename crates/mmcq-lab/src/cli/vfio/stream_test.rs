@@ -1,4 +1,5 @@
-//! `mmcq vfio ... stream-test`: tests open transfers on a real card reader.
+//! `mmcq vfio ... stream-test`: tests open transfers on a real card reader. An open transfer does
+//! not end with its request: the next request continues it.
 
 use super::{Way, info, inside, run};
 use crate::cli::form::Form;
@@ -33,8 +34,8 @@ pub struct Test {
     form: Form,
 }
 
-/// A method of open transfers that is tested by itself, its name in the report, and the direction
-/// of its data.
+/// Part of the report about one method by which open transfers work ([`Way`]): the method, its name
+/// in the report, and the direction of its data.
 type Part = (Way, &'static str, Direction);
 
 const READS: Part = (Way::Reads, "reads by stops", Direction::Read);
@@ -93,7 +94,8 @@ impl Test {
     }
 }
 
-/// Runs the test of one method to keep transfers open.
+/// Runs the test of open transfers on the reader's card, and calls `case` with the result of each
+/// case.
 fn tested(
     reader: &Reader,
     test: StreamTest,
@@ -120,8 +122,9 @@ impl Report {
         self.fields.push(Field { register, field: field.to_owned(), value });
     }
 
-    /// Writes the first rows of the report: program, kernel, reader, card, and the range of blocks
-    /// of the test.
+    /// Writes the first rows of the report: program, kernel, reader and card (`found`), and the
+    /// range of `blocks` blocks from `lba` on. If not `write`, a row says that writes are not
+    /// tested.
     fn begin(&mut self, found: Vec<Field>, lba: u64, blocks: u32, write: bool) {
         self.put("program", "mmcq", env!("CARGO_PKG_VERSION").to_owned());
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

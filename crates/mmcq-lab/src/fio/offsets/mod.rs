@@ -33,7 +33,7 @@ pub struct Place {
     pub bytes: u64,
 }
 
-/// Next step of a worker in its pass over its files.
+/// What a worker does next in its pass over its files: a transfer, a flush, or the end of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A transfer of this file in this direction. If this direction must wait, the caller may
@@ -51,7 +51,7 @@ pub enum Step {
         /// Whether the file's own metadata need not be written.
         data_only: bool,
     },
-    /// The pass is over: all of the worker's files are done.
+    /// The worker has done all of its files one time (one pass).
     End,
 }
 
@@ -165,12 +165,14 @@ impl Offsets {
         }
     }
 
-    /// Marks all files as not done, as fio does when it begins to verify.
+    /// Marks all files as not finished, so that another pass over them can begin: fio does so when
+    /// it reads the files back to verify them.
     pub fn reopen(&mut self) {
         self.files.iter_mut().for_each(|file| file.done = false);
     }
 
-    /// Returns whether the last step that was returned was a flush.
+    /// Returns whether the last transfer step or flush that [`step`](Self::step) returned was a
+    /// flush.
     pub fn last_was_sync(&self) -> bool {
         self.last_was_sync
     }
@@ -180,7 +182,7 @@ impl Offsets {
         self.files.iter().all(|f| f.done)
     }
 
-    /// Returns the worker's next step in the present pass.
+    /// Returns what the worker does next in the present pass: a transfer, a flush, or its end.
     pub fn step(&mut self) -> Step {
         let Some(file) = self.pick_file() else { return Step::End };
         match self.direction() {
@@ -366,8 +368,8 @@ impl Offsets {
         Some(first + block)
     }
 
-    /// Returns the length in bytes of a transfer at `offset`; `None` if not even the smallest block
-    /// fits there.
+    /// Returns the length in bytes of a transfer at byte `offset` of the file with this index;
+    /// `None` if not even the smallest block fits there.
     fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
         let bs = &self.job.bs[dir.index()];
         let file = &self.files[index];

@@ -115,11 +115,11 @@ impl Draws {
 pub struct Seeds {
     /// Seeds of the block sizes, `[read, write]`.
     pub block_size: [u32; 2],
-    /// Seed of the stream whose numbers go into verification headers.
+    /// Seed of the random numbers that go into verification headers.
     pub verify: u32,
     /// Seed of the choice between reads and writes.
     pub mix: u32,
-    /// Seed of the random offsets.
+    /// Seed of the random offsets of the transfers in their files.
     pub offset: u64,
     /// Seed of file sizes, if `filesize=` is a range.
     pub file_size: u32,

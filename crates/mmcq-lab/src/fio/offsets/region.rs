@@ -9,7 +9,7 @@ use crate::fio::job::{Job, Size};
 pub struct Region {
     /// Offset in bytes of the part's first byte in the file.
     pub start: u64,
-    /// Length of the part in bytes.
+    /// Length in bytes of the part of the file.
     pub len: u64,
     /// Length of the whole file in bytes.
     pub file_bytes: u64,
@@ -29,7 +29,8 @@ pub struct Extent {
 }
 
 /// Computes which parts of its files copy `subjob` of `job` uses, and how many bytes it transfers.
-/// `file_bytes`: sizes of the files. The seed draws the sizes if `filesize=` is a range.
+/// `file_bytes`: sizes of the files. `file_size_seed`: start value of the random numbers that draw
+/// the sizes if `filesize=` is a range.
 pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -> Result<Extent, ParseError> {
     let fail = |message: String| Err(ParseError::new(&Place::Job(job.name.clone()), message));
     let files = file_bytes.len() as u64;

@@ -29,8 +29,9 @@ enum Law {
 }
 
 impl Ranks {
-    /// Makes the generator for a file with this number of blocks. `None`: the distribution draws
-    /// offsets without ranks (places of blocks in the order of popularity).
+    /// Makes the generator for a file with this number of blocks; `seed` is the start value of its
+    /// random numbers. `None`: the distribution draws offsets without ranks (places of blocks in
+    /// the order of popularity).
     pub(super) fn new(distribution: &Distribution, blocks: u64, seed: u32) -> Option<Self> {
         let mut stream = Taus88::new(seed);
         let mut ranks = |center: Option<f64>, law| {
@@ -103,8 +104,8 @@ fn scatter(rank: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb)
 }
 
-/// Returns the zone that a draw of 1 to 100 selects: its first block and its number of blocks.
-/// `None`: the distribution has no zones.
+/// Returns the zone that a draw of 1 to 100 selects, in a file of `blocks` blocks of `align` bytes:
+/// the zone's first block and its number of blocks. `None`: the distribution has no zones.
 pub(super) fn zone(distribution: &Distribution, draw: u64, blocks: u64, align: u64) -> Option<(u64, u64)> {
     let found = |zones: &[Zone]| {
         let (mut percent, mut from) = (0, 0);

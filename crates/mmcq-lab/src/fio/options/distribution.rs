@@ -7,7 +7,7 @@ use crate::fio::value::{self, Expected};
 const ZONES_MAX: usize = 64;
 
 /// Parses `random`, `zipf:1.2`, `pareto:0.2:0.5`, `normal:10`, `zoned:60/10:40/90` or
-/// `zoned_abs:60/1g:40/9g`.
+/// `zoned_abs:60/1g:40/9g`. `kb_base`: number of bytes that `k` means, 1000 or 1024.
 pub(super) fn read(text: &str, kb_base: u64) -> Result<Distribution, Expected> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
     match word {
@@ -37,7 +37,8 @@ pub(super) fn read(text: &str, kb_base: u64) -> Result<Distribution, Expected> {
 }
 
 /// Parses the parameter of a random distribution, and the optional center behind it, as in
-/// `1.2:0.5`.
+/// `1.2:0.5`. Without a parameter, returns `usual`. `fits` checks the parameter; `example` is a
+/// valid value for the error text.
 fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(f64, Option<f64>), Expected> {
     let expected = || format!("a value such as {example}, and perhaps :CENTER from 0 to 1");
     let (value, center) = match text.split_once(':') {
@@ -50,8 +51,9 @@ fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(
     if fits(value) && value <= 100.0 && inside { Ok((value, center)) } else { Err(expected()) }
 }
 
-/// Parses zones such as `60/10:30/:10/`. Zones without a size share the part of the file that the
-/// zones with a size leave.
+/// Parses zones such as `60/10:30/:10/`; `size` parses the part of a zone behind the slash. Zones
+/// without a size share what the zones with a size leave of `whole`, the size of the file in the
+/// same unit; `None`: every zone must have a size. `example` is named in errors.
 fn zones(
     text: &str,
     example: &str,

@@ -13,7 +13,8 @@ const SECOND: u64 = 1_000_000_000;
 const BLOCK_MAX: u64 = 1 << 30;
 const U32_MAX: u64 = 0xffff_ffff;
 
-/// Makes an option that needs a value.
+/// Makes an option that needs a value. `apply`: function that changes the job according to the
+/// value.
 const fn opt(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expected>) -> Opt {
     Opt { name, flag: false, apply }
 }
@@ -407,14 +408,16 @@ fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     Ok(())
 }
 
-/// Parses a block size, from 1 byte to 1 GiB.
+/// Parses a block size, from 1 byte to 1 GiB. `kb_base`: number of bytes that `k` means, 1000 or
+/// 1024.
 fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     let bytes = value::size(text, kb_base)?;
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }
 }
 
 /// Parses `a` (for both directions), `a,b` (read, write), `a,` (only read) or `,b` (only write). A
-/// third part (trim) is parsed but not used.
+/// third part (trim) is parsed but not used. Calls `set` for each direction (0 read, 1 write) with
+/// its part.
 fn each_direction(
     text: &str,
     mut set: impl FnMut(usize, &str) -> Result<(), Expected>,

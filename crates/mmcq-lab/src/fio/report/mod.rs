@@ -30,7 +30,7 @@ pub struct Entry {
     pub group: u32,
     /// Number that the report shows as the entry's process ID.
     pub pid: u32,
-    /// Measurements of the entry's workers.
+    /// Measurements of all workers that this entry of the report stands for.
     pub stats: Stats,
 }
 
@@ -181,7 +181,7 @@ impl Started {
 /// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Times and names that the report shows.
+    /// Facts about the run as a whole: versions, date, length, options, and what ran.
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,
@@ -303,7 +303,8 @@ fn main_percentiles(job: &Job, stats: &DirStats) -> Vec<u64> {
     latency.histogram.percentiles(&job.percentile_list)
 }
 
-/// Returns a date such as `Sat Nov 21 22:02:12 2026`, in UTC.
+/// Returns the time `timestamp_ms`, in milliseconds since 1970, as a date such as `Sat Nov 21
+/// 22:02:12 2026`, in UTC.
 fn date(timestamp_ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

@@ -1,7 +1,7 @@
 //! Formats numbers as fio does: `16.9MiB`, `2805k`, `4057.1k`.
 
-/// Returns `number` with at most `figures` digits, divided by a power of 1024 (`Ki`) or 1000 (`k`),
-/// followed by `unit`.
+/// Returns `number` with at most `figures` digits and with `unit` behind it, divided by a power of
+/// 1024 (`Ki`) if `binary` is true, otherwise by a power of 1000 (`k`).
 pub fn short(number: u64, figures: u8, binary: bool, unit: &str) -> String {
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];

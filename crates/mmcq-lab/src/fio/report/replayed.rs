@@ -13,7 +13,7 @@ pub(super) const PERCENTILES: [(f64, &str); 4] =
 pub enum Fact {
     /// A fact that is a count, or a size in bytes.
     Count(u64),
-    /// A fact that is a number with a fraction.
+    /// A fact whose value is a number with decimals, such as a rate.
     Number(f64),
     /// A fact that is text, such as a name.
     Word(String),
@@ -34,7 +34,7 @@ impl std::fmt::Display for Fact {
 pub struct Replayed {
     /// Facts about the trace and the options of the replay, each as name and value.
     pub facts: Vec<(String, Fact)>,
-    /// Description of the trace in sentences, for a page.
+    /// Sentences that describe the trace, for the HTML page of the report.
     pub told: Vec<String>,
     /// Names of the trace's programs, by their number; empty if the trace names no programs.
     pub names: Vec<String>,
@@ -45,7 +45,8 @@ pub struct Replayed {
 pub struct Program {
     /// Name of the program in the trace.
     pub name: String,
-    /// Measurements of the program's requests.
+    /// Measurements of the requests of this program, which the trace recorded and the replay
+    /// repeated.
     pub stats: ProgramStats,
 }
 

@@ -1,10 +1,11 @@
-//! Compact list of a script's requests, since a trace has millions of them.
+//! Compact list of a script's requests. A script is a list of requests that a worker executes, such
+//! as a recorded trace, which has millions of them.
 
 use super::{Entry, Op, When};
 
 /// Unit in bytes of the offsets and lengths in the compact form.
 const BLOCK: u64 = 512;
-/// Number of the lowest bits in an element of `places`, which hold the operation.
+/// How many bits of an element of `places` hold the operation; they are its lowest bits.
 const OP_BITS: u32 = 3;
 /// Number of bits of an element of `places` that hold the time code: when the request may start
 /// ([`AT_ONCE`] and the like). They are above the bits of the operation, and below those of the
@@ -12,20 +13,22 @@ const OP_BITS: u32 = 3;
 const WHEN_BITS: u32 = 2;
 /// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
-/// Value of an element of `dues` that means "no time".
+/// Value of an element of `dues`, the start times of requests, for a request without a time.
 const NONE: u64 = u64::MAX;
 
-/// Time code of a request that may start at once.
+/// Value of the time code, which says when a request starts: at once, without waiting for anything.
 const AT_ONCE: u64 = 0;
-/// Time code of a request that starts at its ideal time.
+/// Time code of a request that starts at the time that the trace gives, counted from the start of
+/// the run.
 const WHEN_DUE: u64 = 1;
 /// Time code of a request that starts some time after the start of the previous one.
 const AFTER_START: u64 = 2;
 /// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
 
-/// The requests of a script in the order in which they start. A request needs 12 bytes; 20 if
-/// requests have ideal times, and 28 if some also wait for others.
+/// The requests of a script in the order in which they start. A request needs 12 bytes of memory.
+/// It needs 20 if some requests have a time at which they should start, and 28 if some also wait
+/// for the end of another request.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     /// For each request, its block number, with bits for operation and time. A request that is
@@ -33,7 +36,8 @@ pub struct Entries {
     places: Vec<u64>,
     /// Length of each request in blocks of 512 bytes.
     blocks: Vec<u32>,
-    /// Ideal start time in ns of each request; empty while no request has one.
+    /// For each request, the time in ns at which it should start if nothing delays it; empty while
+    /// no request has such a time.
     dues: Vec<u64>,
     /// For each request, the index of the request whose end it waits for (only with [`AFTER_END`]),
     /// and the delay in ns; empty while no request waits.

@@ -24,8 +24,8 @@ pub(super) struct Ended {
 }
 
 impl JobState {
-    /// Records the end of a transfer, with the number of bytes or an error. `data`: the data of a
-    /// read with [`Io::check`].
+    /// Records the end of a transfer: its times, and the number of bytes or an error. `data`: what
+    /// a read has returned, if the transfer is to be verified ([`Io::check`]).
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         let whole = result.as_ref().is_ok_and(|bytes| *bytes >= io.bytes);
         let data = data.filter(|_| io.check && whole);
@@ -105,7 +105,8 @@ impl JobState {
         }
     }
 
-    /// Counts a request of the script for the program that made it.
+    /// Counts a finished request in the statistics of the program that made it. `entry`: index of
+    /// the request in the script; `ns`: its duration.
     fn of_program(&mut self, entry: u32, kind: Kind, bytes: u64, ns: u64) {
         if let Some(number) = self.player.as_ref().and_then(|player| player.program(entry)) {
             programs::add(&mut self.stats.programs, number, kind, bytes, ns);
@@ -119,7 +120,8 @@ impl JobState {
         }
     }
 
-    /// Records the end of a flush, with success or an error.
+    /// Records the end of a flush. `times`: when it was submitted and when it ended; `result`:
+    /// success or an error.
     pub fn complete_sync(&mut self, sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);

@@ -20,7 +20,7 @@ pub(super) struct Groups {
     submitting: bool,
     /// Number of queued transfers that the statistics of the queue depth do not count yet.
     uncounted: u32,
-    /// Flush that must wait, since transfers were queued before it.
+    /// Flush that must wait, since transfers were queued before it; `None`: no flush waits.
     postponed: Option<Sync>,
     ended: VecDeque<Ended>,
     /// Whether the worker sleeps until completions come, so that it collects them as they come.
@@ -36,7 +36,7 @@ impl Groups {
 
 impl JobState {
     /// Returns whether the worker collects completions by calls of its own. A worker that plays a
-    /// script hears of each completion at once.
+    /// script does not: it gets each completion at once.
     pub(super) fn has_groups(&self) -> bool {
         self.player.is_none() && self.job.is_collecting()
     }

@@ -39,7 +39,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use written::Written;
 
-/// A transfer for the caller to do. The caller passes it back to [`JobState::complete`].
+/// One transfer (an I/O) that the worker wants to do next. The caller does it, and passes this
+/// value back to [`JobState::complete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Direction of the transfer's data.
@@ -139,7 +140,8 @@ pub struct JobState {
     begin_ns: Option<u64>,
     ramping: bool,
     phase_start_ns: u64,
-    /// Bytes that the worker has transferred in the present phase: reads, writes, discards.
+    /// Bytes that the worker has transferred in the present part of the run (the passes over its
+    /// files, or the verification): reads, writes, discards.
     phase_bytes: [u64; 3],
     last_ns: u64,
     loops_left: u32,
@@ -353,7 +355,8 @@ impl JobState {
         now_ns.saturating_sub(self.started_ns) >= runtime_ns.saturating_add(ramp_ns)
     }
 
-    /// Begins the worker's next pass, or ends the worker if no pass is left.
+    /// Begins the worker's next pass over its files (fio's `loops=`, or another one while a
+    /// `time_based` job lasts), or ends the worker if no pass is left.
     fn begin_pass(&mut self, now_ns: u64) {
         let job = &self.job;
         let first = self.phase == Phase::Waiting;
@@ -534,7 +537,8 @@ impl JobState {
         Next::Io(io)
     }
 
-    /// Counts a submission in the statistics of the depth. As in fio, flushes count, too.
+    /// Counts a submitted request in fio's statistics of the queue depth. As in fio, flushes count,
+    /// too.
     fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);

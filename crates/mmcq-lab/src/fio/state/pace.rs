@@ -17,8 +17,8 @@ impl Poisson {
         Poisson { streams: seeds.map(Taus88::new), next_ns: [None; 2], sum_us: [0; 2] }
     }
 
-    /// Returns the time in ns of the next arrival of a request in this direction, at this mean rate
-    /// per second.
+    /// Returns the time in ns of the next arrival of a request in direction `dir` (0 reads, 1
+    /// writes), at the mean rate of `per_second` requests a second.
     fn due_ns(&mut self, dir: usize, per_second: u64) -> u64 {
         let (stream, sum_us) = (&mut self.streams[dir], &mut self.sum_us[dir]);
         *self.next_ns[dir].get_or_insert_with(|| {
@@ -42,11 +42,14 @@ pub(super) struct Think {
     pub(super) issued: u64,
     /// Number of transfers that have ended without an error.
     pub(super) ended: u64,
-    /// Whether the worker has issued a transfer since it counted last.
+    /// Whether the worker has issued a transfer since it last checked whether a pause
+    /// (`thinktime=`) is due. As in fio, it checks only then.
     pub(super) is_due: bool,
-    /// Counter's value at the newest pause.
+    /// Value of the counter of transfers (issued or ended, by `thinktime_blocks_type=`) at the
+    /// newest pause.
     last: u64,
-    /// Counter's value when the worker began to wait for the pause; `None`: it does not wait.
+    /// Value of the counter of transfers (issued or ended, by `thinktime_blocks_type=`) when the
+    /// worker began to wait for the pause; `None`: it does not wait.
     waits_at: Option<u64>,
     /// Time in ns at which the pause ends; `None`: there is none.
     until_ns: Option<u64>,

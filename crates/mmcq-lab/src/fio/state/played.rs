@@ -1,4 +1,5 @@
-//! A worker that plays a script: its next request, when that request may start, and how late it is.
+//! A worker that replays a script (a list of requests): its next request, when that request may
+//! start, and how late it is.
 
 use super::{How, Io, JobState, Next, Sync};
 use crate::fio::job::Dir;
@@ -27,7 +28,7 @@ enum Ready {
 }
 
 impl Player {
-    /// Makes a player at the start of its script, on a card of this size.
+    /// Makes a player at the start of its script, on a card of `capacity` bytes.
     pub(super) fn new(script: Script, capacity: u64) -> Self {
         let waits = script.entries.iter().any(|entry| matches!(entry.when, When::AfterEnd(..)));
         let ended_ns = if waits { vec![UNDER_WAY; script.entries.len()] } else { Vec::new() };
@@ -39,7 +40,8 @@ impl Player {
         self.script.bytes()
     }
 
-    /// Returns the number of the program that made this request; `None` if it is not known.
+    /// Returns the number of the program that made the request with the index `entry`; `None` if it
+    /// is not known.
     pub(super) fn program(&self, entry: u32) -> Option<u16> {
         self.script.programs.get(entry as usize).copied()
     }
@@ -66,7 +68,8 @@ impl Player {
 }
 
 impl JobState {
-    /// Sets the start of the run in ns, from which the times of a script count.
+    /// Sets the time in ns at which the replay of the script begins. The start times of the
+    /// script's requests count from this time.
     pub fn begins_at(&mut self, at_ns: u64) {
         if self.player.is_some() && self.begin_ns.is_none() {
             self.begin_ns = Some(at_ns);

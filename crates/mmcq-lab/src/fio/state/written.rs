@@ -37,7 +37,7 @@ impl Written {
         }
     }
 
-    /// Removes the block at this offset, since its write failed.
+    /// Removes the block at `offset` in the file with the index `file`, since its write failed.
     pub(super) fn remove(&mut self, file: usize, offset: u64) {
         match self {
             Written::Ordered(list) => {

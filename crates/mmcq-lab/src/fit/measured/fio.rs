@@ -113,8 +113,9 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
     Ok(loads)
 }
 
-/// Returns all jobs of a group that one entry of mmcq's own report sums up; empty: the entry is of
-/// one job, or the report has no job file.
+/// Returns the jobs of the report group `group` if `report` is an entry of mmcq's own fio report
+/// that sums up the whole group (`group_reporting`). Empty: the entry is of one job, or the report
+/// has no job file. `name` names the report in errors.
 fn grouped(name: &str, report: &Value, group: Option<&Value>) -> Result<Vec<Job>, String> {
     let Some(lines) = report["mmcq"]["job_file"].as_array() else { return Ok(Vec::new()) };
     let lines = lines.iter().filter_map(Value::as_str);

@@ -12,7 +12,8 @@ use crate::sweep::row;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Columns of a row that are ignored: they neither say what ran nor are figures to fit.
+/// Columns of a row that a fit ignores: they have no figure to fit, and do not say which jobs,
+/// board and card ran.
 const BESIDE: [&str; 5] = ["point", "version", "job_hash", "config_hash", "name"];
 /// Column with a rate in units of 10^6 bytes in a second; a sweep does not write it.
 const MB_S: &str = "mb_s";
@@ -33,7 +34,7 @@ pub(super) fn are(text: &str) -> bool {
 /// Number of a line, from 1, and the values of this line by column name.
 type Row = (usize, Map<String, Value>);
 
-/// Returns the rows of a text in JSON lines or CSV.
+/// Returns the rows of a text in JSON lines or CSV. `name` names the text in errors.
 fn rows(name: &str, text: &str) -> Result<Vec<Row>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     if text.starts_with('{') {

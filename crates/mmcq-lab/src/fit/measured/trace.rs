@@ -48,7 +48,8 @@ impl Class {
     }
 }
 
-/// A request as the driver saw it. `class`: `None` if it transfers no data.
+/// A request as the driver saw it: start and end in ns, first block, and class (kind and size). The
+/// class is `None` if the request transfers no data.
 struct Served {
     from_ns: u64,
     to_ns: u64,
@@ -57,7 +58,8 @@ struct Served {
 }
 
 /// Returns the times in ns that the device needed for requests that were alone in it, sorted by
-/// class. `served` is in the order in which the driver received the requests.
+/// class (kind and size of the request). `served` is in the order in which the driver received the
+/// requests.
 fn alone(served: &[Served]) -> BTreeMap<Class, Vec<u64>> {
     let mut all = BTreeMap::<Class, Vec<u64>>::new();
     let (mut busy_ns, mut end) = (0, None);

@@ -15,7 +15,7 @@ const SCHEDULER_REQUESTS: u32 = 128;
 /// Length in seconds of a run with a reader beside a writer, which gives 400 reads or more.
 const BESIDE_S: u64 = 4;
 
-/// Load that the jobs of a cell run.
+/// Load that the jobs of a cell (one compared case) run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// All jobs read the same file from beginning to end (`rw=read`), as in the published jobs.
@@ -71,7 +71,7 @@ impl Load {
 pub(super) struct Side {
     /// mmcq's settings: with Linux's CPU costs, and with its own.
     pub ours: [Setting; 2],
-    /// Linux's settings with which mmcq's settings are compared.
+    /// Models of Linux's stacks (settings) with which mmcq's settings are compared.
     pub linux: Vec<Setting>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Side {
 pub struct Cell {
     /// Board, card, and Linux's settings on this board's host.
     pub place: Place,
-    /// Load of the jobs.
+    /// Load of the cell: how its jobs read or write.
     pub load: Load,
     /// Size of a request in bytes; with [`Load::Beside`], of a writer's request.
     pub bytes: u64,
@@ -118,8 +118,8 @@ impl Cell {
         vec![Side { ours: OURS, linux: waits }, Side { ours: EARLY, linux: early.to_vec() }]
     }
 
-    /// Returns the reason if the cell is left out: it has more requests under way than Linux's
-    /// scheduler accepts.
+    /// Returns why this cell (board, card and load) is left out: it has more requests under way
+    /// than Linux's scheduler accepts. `None`: it is not left out.
     pub fn senseless(&self) -> Option<String> {
         (self.under_way() > SCHEDULER_REQUESTS).then(|| {
             format!(
@@ -129,15 +129,16 @@ impl Cell {
         })
     }
 
-    /// Returns the cell's board, with the wake-up times of the cell.
+    /// Returns the board of this case, with all three wake-up times set to the case's `wake_us`.
     pub fn platform(&self) -> Result<Platform, PlatformError> {
         let changes = ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", self.wake_us));
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the board on which waking a job's thread (`job_wake`) takes the cell's `wake_us`.
-    /// The costs `wake` and `hop` change by as much as `job_wake`, but are at least 0. (`platform`
-    /// instead sets all three costs to `wake_us`.)
+    /// Returns the board on which waking a job's thread (the cost `job_wake`) takes `wake_us` of
+    /// this cell (combination of board, card and load). The costs `wake` and `hop` change by as
+    /// much as `job_wake`, but are at least 0. (`platform` instead sets all three costs to
+    /// `wake_us`.)
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -146,15 +147,15 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the number of requests of all jobs together, enough for a steady rate
-    /// ([`crate::runner::Steady`]). Cells with pauses have numbers of their own. For other cells
-    /// the number grows until:
+    /// Returns the number of requests of all jobs together, so many that the rate is steady
+    /// ([`crate::runner::Steady`]), multiplied by `times`. Of a cell with pauses: 96 or 256 times
+    /// `times`. Of other cells the larger one of two numbers:
     ///
-    /// - it is at least 24 times the number of requests that are under way at a time;
-    /// - the bytes of the requests fill the card's cache before a quarter of them is transferred;
-    /// - the mean of a random load is near its limit.
+    /// - 128 to 3072, by the request size: then the card's cache is full before a quarter of the
+    ///   bytes is transferred, and the mean of a random load is near its final value;
+    /// - 24 times the number of requests that are under way at a time.
     ///
-    /// The number stops earlier at 96 MiB of data, or at twice the number of requests under way if
+    /// The number is limited to 96 MiB of data, or to twice the number of requests under way if
     /// this is more.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {
@@ -172,8 +173,8 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// Returns the workers of the cell's jobs, for a run of the shortest length that gives a steady
-    /// rate, multiplied by `times`.
+    /// Returns the workers that execute the jobs of this cell (a board, a card and a load). The run
+    /// has the shortest length that gives a steady rate, multiplied by `times`.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {
@@ -182,7 +183,7 @@ impl Cell {
         Ok(workers)
     }
 
-    /// Returns the cell as a fio job, for a run of the shortest length that gives a steady rate,
+    /// Returns the case as a fio job, for a run of the shortest length that gives a steady rate,
     /// multiplied by `times`. A job that pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =

@@ -4,27 +4,30 @@
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
 
-/// Percentage by which mmcq may be slower than the best setting of Linux. It is several times the
-/// error of a steady rate.
+/// Percentage by which mmcq may be slower than the best setting of Linux without being counted as
+/// slower. It is several times the error of a steady rate.
 const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Ranges of gains in percent for which there is no verdict yet: a rate that is not yet steady
-/// might decide. A cell in such a range runs again for longer. There is one range for each length
-/// of a run. The border of the verdict is -[`SLOWER_PERCENT`].
+/// Ranges of mmcq's gain over Linux, in percent, for which there is no verdict yet, since a rate
+/// that is not yet steady might decide. A cell (board, card and load) with a gain in such a range
+/// runs again for longer. There is one range for each length of a run. The border of the verdict is
+/// -[`SLOWER_PERCENT`].
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Ranges of differences in percent of the 99th percentile for which there is no verdict yet. A
-/// cell in such a range runs again for longer; there is one range for each length of a run. The
-/// border of the verdict is [`LONGER_PERCENT`].
+/// Ranges in which the difference between the 99th percentiles of mmcq and Linux, in percent, is
+/// too close to decide whether mmcq loses. A cell (board, card and load) in such a range runs again
+/// for longer; there is one range for each length of a run. The limit that decides is
+/// [`LONGER_PERCENT`].
 ///
 /// The ranges are wide: with few requests under way a single slow request can make the percentile
 /// half as long again.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
-/// Percentage by which a rate may be above the limit and still count as within it.
+/// Percentage by which a measured rate may be above the physical limit (the simulated rate of wire
+/// and card alone) and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
 
-/// Figures of a setting's run in a cell.
+/// Figures of one setting (a compared stack) in one cell (a board, a card and a load).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Rate of the setting in MiB/s.
@@ -50,7 +53,7 @@ impl Figures {
 /// Result of one cell (a board, a card and a load): the figures of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Board, card and load that were measured.
+    /// Board, card and load whose results are compared here.
     pub cell: Cell,
     /// Length of the run, as a multiple of the shortest run that a comparison does.
     pub times: u64,
@@ -74,7 +77,7 @@ pub enum Verdict {
     /// runs beside a writer.
     Level,
     /// mmcq is within 1 % of the best setting of Linux, and both are within 1 % of what wire and
-    /// card allow: no stack can gain more.
+    /// card allow: no stack can be faster.
     AtLimit,
     /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,
@@ -91,7 +94,8 @@ impl Measured {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
-    /// Returns the cell's physical limit in MiB/s.
+    /// Returns the physical limit in MiB/s: the rate of this board and card with software that
+    /// takes no time.
     pub fn limit(&self) -> f64 {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
@@ -100,16 +104,17 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
-    /// least.
+    /// Returns the comparison with the worst result for mmcq. A cell has one or two comparisons
+    /// ([`Side`]), each of some settings of mmcq with some of Linux; the worst is that in which
+    /// mmcq's rate gains least over Linux's best.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
         sides.swap_remove(0)
     }
 
-    /// Returns the group of compared settings in which mmcq's 99th percentile is longest compared
-    /// with Linux's.
+    /// Returns the group of compared settings in which mmcq's 99th percentile of latency is longest
+    /// in relation to Linux's.
     fn longer_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.tail_of(b).total_cmp(&self.tail_of(a)));
@@ -139,8 +144,9 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns whether requests starve with all of Linux's settings in this group. Then the card is
-    /// the cause, not the order of requests.
+    /// Returns whether requests starve (a few wait much longer than all others) with each of
+    /// Linux's settings in this group of compared settings. Then the card is the cause, not the
+    /// order of requests.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }
@@ -161,16 +167,17 @@ impl Measured {
         self.cell.sides().into_iter().flat_map(of_side).collect()
     }
 
-    /// Returns how much faster mmcq is than the best setting of Linux, in percent.
+    /// Returns how much faster mmcq is than the best setting of Linux, in percent of Linux's rate.
     ///
-    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
-    /// group in which mmcq gains least, for the slower one of mmcq's settings.
+    /// A setting is a stack with its context (an interrupt thread, a tasklet). Settings are
+    /// compared in groups, some of mmcq with some of Linux. The result is for the group with the
+    /// smallest gain, and there for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
-    /// settings in which mmcq gains least.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the comparison with Linux
+    /// in which mmcq has the worst result.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -194,16 +201,18 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
-    /// which it is longest compared with Linux's.
+    /// Returns the 99th percentile of mmcq's latency in us. If mmcq and Linux are compared in
+    /// several groups of settings, takes the group in which mmcq's latency is longest in proportion
+    /// to Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of a
-    /// setting of mmcq starve (a few wait much longer than all others), its mean counts instead, or
-    /// the longer latency of a request that was left out. This is not done if requests starve with
-    /// all of Linux's settings in this group, too.
+    /// Returns mmcq's longest 99th percentile in us in one group of compared settings. If requests
+    /// of a setting of mmcq starve (a few wait much longer than all others), the longer of two
+    /// latencies counts for this setting: its mean, and that of a request that was left out of the
+    /// figures. This is not done if requests starve with all of Linux's settings in this group,
+    /// too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
@@ -211,9 +220,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether the gain and the percentile are far enough from the limits between two
-    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
-    /// from 0.
+    /// Returns whether this run was long enough for a verdict: neither mmcq's gain nor its 99th
+    /// percentile is near a limit between two verdicts. If false, the case must run again for
+    /// longer. `length`: index of the run's length, from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -223,14 +232,14 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict on the result of this comparison, with the known losses taken into
-    /// account.
+    /// Returns how mmcq compares with Linux in this cell: faster, slower, or slower as the list
+    /// [`super::KNOWN`] says.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict on the cell. `open`: list of the cells in which mmcq is known to be
-    /// slower, or to have a longer percentile.
+    /// Compares mmcq with Linux in this cell (a board, a card and a load), and returns the result.
+    /// `open`: the cells in which mmcq is known to be slower, or to have a longer percentile.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();

@@ -15,17 +15,18 @@ pub enum KeptError {
     /// The file of results cannot be read or written.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// A line was not written by a sweep.
+    /// A line of the file does not have the form in which a sweep writes lines.
     #[error("line {line}: {what}")]
     Line {
         /// Number of the line in the file, from 1.
         line: usize,
-        /// Description of what the line must contain, for the error message.
+        /// Description of what a line of the file of results must contain, for the error message.
         what: &'static str,
     },
 }
 
-/// File of results, open so that new results are appended.
+/// Results of earlier runs (rates of boards, cards and loads) in a file, which is open so that new
+/// results are appended.
 pub struct Kept {
     file: Mutex<File>,
     seed: u64,
@@ -69,7 +70,7 @@ impl Kept {
         Some(Measured { cell: *cell, times: *times, figures: figures? })
     }
 
-    /// Appends the result of a cell to the file.
+    /// Appends the results of one cell (a board, a card and a load) to the file.
     pub fn add(&self, one: &Measured) -> io::Result<()> {
         let four = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us, f.starved_us]);
         let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), four(f)));

@@ -14,25 +14,27 @@ pub struct Known {
     /// Names of the board and the card of the cell (one combination of board, card and load in the
     /// sweep).
     pub place: (&'static str, &'static str),
-    /// Load of the cell's jobs.
+    /// Load of the jobs in this case.
     pub load: Load,
     /// Size in bytes of each request of the jobs.
     pub bytes: u64,
-    /// Number of requests that each job of this cell has under way.
+    /// Number of requests that each job of this cell (one compared case) has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
     /// Time in microseconds to wake a thread in this case.
     pub wake_us: u32,
-    /// Reason why mmcq is slower than Linux in this cell, or has a longer percentile.
+    /// Reason why mmcq is slower than Linux, or has a longer percentile, with this board, card and
+    /// load.
     pub reason: &'static str,
 }
 
-/// All combinations (cells) of the thin grid in which mmcq is known to be slower than Linux, or to
-/// have a longer 99th percentile.
+/// All cells (combinations of board, card, load and settings) of the smaller of the sweep's grids
+/// in which mmcq is known to be slower than Linux, or to have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the entry of a list of open losses that describes this cell; `None`: the list has none.
+/// Returns the entry for this cell in a list of cells in which mmcq is known to be slower than
+/// Linux; `None`: the list does not have this cell.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

@@ -1,11 +1,11 @@
 //! Never slower: compares mmcq's engine with the best of Linux's settings, over boards, cards,
-//! loads, sizes, depths, jobs and wake-up times.
+//! loads, sizes, depths, jobs and wake-up times. One combination of these is a *cell*.
 //!
 //! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
 //! the 99th percentile of mmcq's latency is more than 2 % longer than that of Linux's best setting.
 //! The percentile is compared for random loads, and for a reader beside a writer. If a job flushes
-//! after each write, the percentile is that of writes and flushes together. Only the open losses of
-//! [`KNOWN`] may be below.
+//! after each write, the percentile is that of writes and flushes together. Only the cells that are
+//! listed in [`KNOWN`] may be below.
 //!
 //! Some of Linux's settings report a write as complete before the card has answered for it. These
 //! settings are compared with mmcq in a setting that does so too. All other settings of Linux are
@@ -82,7 +82,8 @@ const fn place(platform: &'static str, card: &'static str, linux: &'static [Sett
     Place { platform, card, linux, early: &[] }
 }
 
-/// Returns this place with settings for a host that does not report the end of the card's busy.
+/// Returns this place (a board with a card) for a host that does not report the end of the card's
+/// busy. On such a host Linux's software queue reports writes as done early.
 const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
@@ -106,24 +107,28 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
+/// Values of each parameter (board, size, depth, and so on). The sweep runs every combination of
+/// these values, called a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards on which the cells run, each with a card and the settings of Linux.
+    /// Boards on which the loads run, each with a card and the settings of Linux.
     pub places: &'static [Place],
-    /// Sizes in bytes of a request. Each combination of such values is one cell.
+    /// Sizes in bytes of a request. Each combination of a size with the other parameters is one
+    /// cell.
     pub sizes: &'static [u64],
-    /// Numbers of requests that each job has under way.
+    /// Values to try for the number of requests that each job has under way.
     pub depths: &'static [u32],
-    /// Numbers of jobs that run at the same time.
+    /// Values to try for the number of jobs that run at the same time.
     pub jobs: &'static [u32],
-    /// Times to wake a thread, in microseconds.
+    /// Times in us that the CPU needs to wake a thread.
     pub wakes_us: &'static [u32],
     /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],
-    /// Numbers of jobs of [`Load::Flushed`], in which each job flushes after each write of 4 KiB.
+    /// Values to try for the number of jobs of [`Load::Flushed`], in which each job flushes after
+    /// each write of 4 KiB.
     pub flushing: &'static [u32],
-    /// Loads that pause after each request, on hosts that can continue data.
+    /// Loads that pause after each request, on hosts that can continue a transfer after a pause
+    /// without a new command.
     pub pauses: Pauses,
 }
 
@@ -140,7 +145,7 @@ pub struct Pauses {
 }
 
 impl Grid {
-    /// The whole grid of the sweep.
+    /// All combinations of board, card and load for which mmcq is compared with Linux.
     pub const FULL: Grid = Grid {
         places: &PLACES,
         sizes: &[512, 4 << 10, 16 << 10, 64 << 10, 512 << 10],
@@ -167,7 +172,7 @@ impl Grid {
         pauses: Pauses { sizes: &[64 << 10], pauses_us: &[400, 5_000], jitters: &[true] },
     };
 
-    /// Returns the names of the grid's boards.
+    /// Returns the names of all boards on which the sweep's cases run.
     pub fn platforms(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = self.places.iter().chain(&FLUSHED).map(|place| place.platform).collect();
         names.sort_unstable();
@@ -175,8 +180,8 @@ impl Grid {
         names
     }
 
-    /// Returns the cells of the grid, on all boards or on the board `platform`. Also returns a text
-    /// for each cell that is left out, with the reason.
+    /// Returns the cells of the grid (a cell is a combination of board, card and load), on all
+    /// boards or on the board `platform`. Also returns the reasons why cells are left out.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
@@ -218,23 +223,25 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell whose
-/// result is near the border between two verdicts. The last one is for a cell with a rate above the
-/// physical limit: where a card's cache fills only a little faster than it drains, it takes that
-/// long to fill.
+/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell
+/// (board, card and load) whose result is near the border between two verdicts. The last one is for
+/// a cell with a rate above the physical limit: where a card's cache fills only a little faster
+/// than it drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
 /// out.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
-/// Runs all settings of a cell with this seed, and returns their figures.
+/// Runs the load of a cell (board, card and load) with all settings and this seed, and returns the
+/// figures.
 pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
-/// already has the cell's time to wake a thread.
+/// Runs the cell (a card with a load) in all its settings, and repeats with longer runs until the
+/// result is clear. `platform` is the cell's board, and already has the cell's time to wake a
+/// thread. `seed`: seed of the runs' random numbers.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -257,7 +264,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures (rate and latencies) of one setting's run in a cell.
+/// Returns the figures (rate and latencies) of one setting's run with this board, card and load.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {

@@ -9,7 +9,7 @@ use crate::runner::{RunError, Setting};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// Settings with which unmodified Linux can run a cell.
+/// Settings with which unmodified Linux can run a case (a board, a card and a load).
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 
 /// Setting with which `mmcq.ko` is compared: the same stack in the simulator.
@@ -25,7 +25,7 @@ pub struct Seen {
     pub rates: Vec<(Setting, f64)>,
 }
 
-/// Results of a cell on unmodified Linux and in the laboratory.
+/// Results of one compared case (board, card and load) on unmodified Linux and in the laboratory.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// Figures of the models in the laboratory.
@@ -41,8 +41,8 @@ impl Judged {
         self.original.iter().find(|(setting, _)| *setting == wanted).map(|(_, rate)| *rate)
     }
 
-    /// Returns the difference in percent of the rate of the model of Linux from that of unmodified
-    /// Linux, with this setting; `None`: one of them did not run with it.
+    /// Returns by how many percent the rate of the model of Linux is above that of unmodified
+    /// Linux, with this setting; negative: below. `None`: one of them did not run with it.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
@@ -68,8 +68,8 @@ impl Judged {
     }
 }
 
-/// Returns the cells in the text of a file of reports, with the rates of unmodified Linux. An error
-/// is one line.
+/// Parses a file of reports of `mmcq guest`. Returns the measured cases (board, card and load) with
+/// the rates of unmodified Linux. An error is one line.
 pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     let mut cells: Vec<Seen> = Vec::new();
     for (number, report) in (1..).zip(reports(text)?) {
@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
 }
 
 /// Runs the loads that unmodified Linux ran (`cells`) with the laboratory's models of Linux and
-/// mmcq.
+/// mmcq. Returns each load with the rates of all three.
 pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];

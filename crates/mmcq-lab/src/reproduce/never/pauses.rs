@@ -15,7 +15,7 @@ use crate::runner::Setting;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// Other job that uses the card beside the jobs that pause.
+/// A further job that uses the card at the same time as the jobs that pause after each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// No other job uses the card.
@@ -39,9 +39,9 @@ pub struct Pause {
 
 /// Start in bytes of the second job's part of the card.
 const SECOND_BYTES: u64 = 8 << 30;
-/// End in bytes of the part of the card that has the random places.
+/// Byte offset on the card before which all random places of these jobs lie.
 const LAST_BYTES: u64 = 40 << 30;
-/// Time to wake a thread, in microseconds.
+/// Time to wake a thread, in microseconds, in all cases of this file.
 const WAKE_US: u32 = 20;
 
 impl fmt::Display for Pause {
@@ -91,7 +91,7 @@ impl Chance {
 
 impl Pause {
     /// Returns the text of the jobs, each of which gets a [script](Self::script). `global` has the
-    /// options of all jobs.
+    /// options of all jobs, and `rw` the kind of their accesses, as in fio.
     pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
         let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
         let second = match self.beside {
@@ -133,8 +133,9 @@ impl Pause {
     }
 }
 
-/// Writes a table for one board with a card: one line for each cell whose jobs pause. The line has
-/// the rate of every setting, and the difference of mmcq and the better of Linux's settings.
+/// Writes a table for one board with a card: one line for each case (cell) of the comparison whose
+/// jobs pause after each request. The line has the rate of every setting, and the difference of
+/// mmcq and the better of Linux's settings.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

@@ -4,10 +4,10 @@ use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verd
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Summary of a sweep: how many comparisons (cells) had each verdict.
+/// Summary of a sweep: how many of the compared cases (cells: board, card, load) had each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Number of all cells that were measured.
+    /// Number of all compared cases (cells: board, card and load) that were measured.
     pub cells: usize,
     /// Number of measured cases for each verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
@@ -16,23 +16,26 @@ pub struct Summary {
     /// Number of comparisons, with a sequential load without pauses, in which mmcq is faster than
     /// the best setting of Linux.
     pub sequential_faster: usize,
-    /// Number of sequential cells without pauses at the limit, where nothing can be gained.
+    /// Number of cases with a sequential load and without pauses that reach the physical limit,
+    /// where no stack can be faster.
     pub sequential_at_limit: usize,
-    /// Number of cells in which a setting is faster than the physical limit.
+    /// Number of cells (board, card and load) in which a setting is faster than the physical limit,
+    /// so that the limit must be wrong.
     pub beyond_limit: usize,
-    /// Number of cells that are in the list of open losses, although mmcq is not slower there any
-    /// more.
+    /// Number of cells (board, card and load) that are in the list of open losses, although mmcq is
+    /// not slower there any more.
     pub mended: usize,
 }
 
 impl Summary {
-    /// Counts the results of these comparisons by their verdicts.
+    /// Counts the comparisons of mmcq with Linux by their results (mmcq faster, equal, slower and
+    /// so on).
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
-    /// the open losses.
+    /// Counts how many of the cells `measured` have each verdict, such as "faster". `open` is the
+    /// list of the cells in which mmcq is known to be slower than Linux.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -49,10 +52,10 @@ impl Summary {
         sum
     }
 
-    /// Returns true if all of these hold: mmcq is slower than Linux, or has a longer percentile, in
-    /// exactly the cells that the list of open losses names; no setting is faster than the physical
-    /// limit; and of the sequential cells that are not at the limit, mmcq is faster in at least
-    /// half.
+    /// Returns true if all of these hold. First, mmcq is slower than Linux, or has a longer 99th
+    /// percentile, only in cases that a list names, and still in all of these. Second, no setting
+    /// is faster than the physical limit. Third, of the sequential cases below that limit, mmcq is
+    /// faster in at least half.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;
@@ -72,8 +75,8 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
-/// mmcq is slower than Linux.
+/// Returns the tables of the comparison with Linux as text. `open` lists the cases for which a
+/// reason is known why mmcq is slower than Linux. [`text`] calls this with the built-in list.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
@@ -144,7 +147,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// Writes one line for each cell with this board and card in which a reader runs beside a writer.
+/// Writes one line for each load with this board and card in which a reader runs beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {
@@ -161,8 +164,8 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
     out.push('\n');
 }
 
-/// Writes every cell in which mmcq is slower than Linux or has a longer percentile, the worst
-/// first.
+/// Writes a line for every case (board, card and load) in which mmcq has a lower rate than Linux or
+/// a longer 99th percentile of latency, the worst first.
 fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let slower = |one: &&Measured| one.verdict_with(open) == Verdict::Slower;
     let mut slower: Vec<&Measured> = measured.iter().filter(slower).collect();
@@ -216,8 +219,8 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Writes those 99th percentiles of Linux that are shorter than mmcq's, but no valid measure
-/// because requests starve.
+/// Lists the cells in which Linux has a shorter 99th percentile of latency than mmcq, but is not
+/// compared: some of its requests starve (wait very long), which this percentile does not show.
 fn starving(out: &mut String, measured: &[Measured]) {
     let mut any = false;
     for one in measured {
@@ -259,7 +262,8 @@ fn rates_of(one: &Measured) -> String {
     one.slower_side().ours.map(named).concat() + &named(Setting::Limit)
 }
 
-/// Writes every cell in which a setting is faster than the physical limit.
+/// Writes a line for every cell (board, card and load) in which a setting is faster than the
+/// physical limit.
 fn beyond(out: &mut String, measured: &[Measured]) {
     for one in measured {
         if let Some((setting, above)) = one.passes() {

@@ -18,7 +18,8 @@ const BY_RANK: i32 = 3;
 /// Number of equal intervals of the trace for each of which a counter has a value: the share of the
 /// interval in which something was in use. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
 const SHARES: u64 = 200;
-/// Shortest interval in ns of the counters of [`SHARES`]: a shorter trace gets fewer intervals.
+/// Shortest interval in ns for which a counter has a value. A trace that is too short for
+/// [`SHARES`] such intervals has fewer of them.
 const SHARE_MIN_NS: u64 = 10_000;
 
 /// Returns the bytes of the trace file. Times in the file are in ns from the start of the window.
@@ -33,15 +34,16 @@ pub fn write(capture: &Capture) -> Vec<u8> {
     out.encode()
 }
 
-/// Way of a request through the stack: the phase that transferred its first block, and the
-/// interrupt after this phase.
+/// The two events of the recording that belong to a request, by their indexes: the command (with
+/// its data) that transferred the request's first block, and the interrupt after it. `None`: not in
+/// the recording.
 #[derive(Clone, Copy, Default)]
 struct Way {
     phase: Option<usize>,
     interrupt: Option<usize>,
 }
 
-/// Returns for each request the phase and the interrupt that served it. The phase is `None` if no
+/// Returns for each request its command on the bus and its interrupt. The command is `None` if no
 /// data command of the window names the request's first block. That is so for a task of the card's
 /// queue, and for a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
@@ -78,8 +80,8 @@ fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// Returns the number by which Perfetto joins a request with its phase and its interrupt by arrows
-/// (a flow); never 0.
+/// Returns the number by which Perfetto joins a request by arrows (a flow) with its command on the
+/// bus and its interrupt; never 0.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }
@@ -193,9 +195,9 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
 }
 
-/// Writes a counter in percent: for each of about [`SHARES`] equal intervals, how much of the
-/// interval is covered by `spans` (begin and end in ns). Spans may overlap: 100 % means that
-/// `lanes` spans are in progress during the whole interval.
+/// Writes a counter `name` in percent, in the group of tracks `group`: for each of about [`SHARES`]
+/// equal intervals, how much of the interval is covered by `spans` (begin and end in ns). Spans may
+/// overlap: 100 % means that `lanes` spans are in progress during the whole interval.
 fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
     let track = out.counter(group, name, "%");
     let (from_ns, until_ns) = (out.from_ns, out.until_ns);
@@ -263,8 +265,9 @@ impl Out {
         self.events.push((at_ns, rank, TracePacket { timestamp, track_event, ..TracePacket::default() }));
     }
 
-    /// Writes a slice on a track, cut at the ends of the window; `what` is the text that the viewer
-    /// shows for the slice.
+    /// Writes a slice with this name on a track, from `span.0` to `span.1` in ns, cut at the ends
+    /// of the window. `what` is the text that the viewer shows for the slice; `flow_ids` are the
+    /// arrows to other slices.
     fn slice(&mut self, track: u64, name: &str, span: (u64, u64), what: &str, flow_ids: Vec<u64>) {
         let (from_ns, to_ns) = (span.0.max(self.from_ns), span.1.min(self.until_ns));
         if to_ns < from_ns {

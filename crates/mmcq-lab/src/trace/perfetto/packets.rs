@@ -15,7 +15,7 @@ pub struct Trace {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
-    /// Time of the packet in ns.
+    /// Time of the packet in ns; `None`: the packet has no time.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]

@@ -72,8 +72,8 @@ impl EmmcCard {
         }
     }
 
-    /// Executes a command while the device is not selected, or while a transfer or busy is under
-    /// way.
+    /// Executes the command CMD`index` with the argument `arg` while the device is not selected, or
+    /// while a transfer or busy is under way.
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
         match (index, self.interface.state) {
@@ -136,6 +136,7 @@ impl EmmcCard {
     }
 
     /// Executes a command in the state `tran`: the device is selected and nothing is under way.
+    /// `count`: what a CMD23 directly before has set.
     fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let ddr = self.width & 0x0f >= 5;
         let rpmb = self.partition == Partition::Rpmb;
@@ -436,8 +437,8 @@ impl EmmcCard {
     }
 
     /// Applies the quirks of cards on which a transfer after CMD23 goes wrong. `counted` says
-    /// whether CMD23 came before this transfer. Returns the extra delay of the transfer in ns, or
-    /// locks the card up.
+    /// whether CMD23 came before this transfer. Such a quirk locks the card up, or delays the
+    /// transfer by the returned time in ns (0: no delay).
     pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);
@@ -446,7 +447,8 @@ impl EmmcCard {
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
 
-    /// Executes CMD18 in the RPMB partition.
+    /// Executes CMD18 in the RPMB partition. `count`: argument of the CMD23 before it; without
+    /// CMD23 the command is illegal.
     fn rpmb_read(&mut self, count: Option<Count>) -> Reply {
         let (Some(count), Some(rpmb)) = (count, &mut self.rpmb) else { return self.illegal() };
         rpmb.asked(count.blocks);
@@ -495,7 +497,8 @@ impl EmmcCard {
         reply
     }
 
-    /// Answers CMD14: the first two bits of each line come back inverted, all other bits are zero.
+    /// Answers CMD14: fills `buffer` with the block in which the first two bits of each line come
+    /// back inverted and all other bits are zero. Returns the start of the block.
     pub(super) fn answer_bus_test(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         let lines = usize::from(self.interface.bus.width);
         buffer.fill(0);

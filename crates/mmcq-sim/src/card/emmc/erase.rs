@@ -23,7 +23,8 @@ const SECURE_TRIM_1: u32 = 0x8000_0001;
 const SECURE_TRIM_2: u32 = 0x8000_8000;
 
 impl EmmcCard {
-    /// Executes CMD35 (`is_start`) and CMD36, which set the first and the last block of an erase.
+    /// Executes CMD35 (`is_start`) or CMD36, which set the first or the last block of an erase.
+    /// `arg`: the address of that block, as in the command.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = self.byte_address(arg) & !511;
         let errors = self.erase.edge(is_start, at, self.capacity());
@@ -101,8 +102,8 @@ impl EmmcCard {
         reply
     }
 
-    /// Erases the sectors of a byte range, or discards them. What a discarded sector reads as
-    /// depends on the quirk `discarded`.
+    /// Erases the sectors from byte address `from` up to `to`, or discards them if `discard`. What
+    /// a discarded sector reads as depends on the quirk `discarded`.
     fn wipe(&mut self, from: u64, to: u64, discard: bool, now_ns: u64) -> std::io::Result<()> {
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };

@@ -72,7 +72,8 @@ struct Count {
     reliable: bool,
     /// Forced programming: the data bypass the write cache.
     forced: bool,
-    /// Whether CMD23 announced a packed command; the header of the pack describes the entries.
+    /// Whether CMD23 announced a packed command: its first block (the header) describes the
+    /// transfers that it contains.
     packed: bool,
 }
 

@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 const READS: u32 = 1;
 /// Direction in a packed header: packed writes.
 const WRITES: u32 = 2;
-/// Largest number of entries in a header of one block.
+/// Largest number of entries in the header of a packed command, which is one block.
 const MOST: usize = 63;
 /// Bit of PACKED_COMMAND_STATUS: the packed command failed.
 const FAILED: u8 = 1;
@@ -155,7 +155,7 @@ impl EmmcCard {
     }
 
     /// Executes the CMD25 of a packed command: the card receives the header, and the data of packed
-    /// writes.
+    /// writes. `count`: what CMD23 announced; `None`: no CMD23 came before.
     pub(super) fn packed_write(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let blocks = count.map_or(0, |count| count.blocks);
         if let Err(errors) = self.address(arg) {
@@ -188,6 +188,7 @@ impl EmmcCard {
     }
 
     /// Takes a received block of a packed command: the header or data. `good`: its CRC is right.
+    /// Returns the card's CRC status and the end of its busy.
     pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
         if self.pack.deaf {
             return WriteBlock { status: None, busy_until_ns: now_ns };
@@ -317,7 +318,8 @@ impl EmmcCard {
         Ok(write)
     }
 
-    /// Ends the data of an entry, and begins to program them.
+    /// Ends the data of an entry, and begins to program them. Returns the time in ns at which the
+    /// busy of the entry ends.
     fn entry_ends(&mut self, mut write: Write, now_ns: u64) -> u64 {
         let medium = self.stores.active(self.partition);
         let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
@@ -352,8 +354,9 @@ impl EmmcCard {
         }
     }
 
-    /// Sends the next block of a packed read. Returns the time in ns at which the block starts, and
-    /// whether it is the last one.
+    /// Puts the next block of a packed read into `buffer`. Returns the time in ns at which the
+    /// block starts on the lines, and whether it is the last one. `None`: no block comes, since all
+    /// were sent or an entry has failed.
     pub(super) fn send_packed(&mut self, buffer: &mut [u8], now_ns: u64) -> Option<(u64, bool)> {
         let &entry = self.pack.entries.get(self.pack.place).filter(|_| !self.pack.over)?;
         let beyond = entry.at.saturating_add(u64::from(entry.blocks) * 512) > self.capacity();

@@ -41,7 +41,7 @@ impl Protection {
         !self.temporary.is_empty()
     }
 
-    /// Returns whether any byte of the range is write protected.
+    /// Returns whether any of the `bytes` bytes from byte address `at` on is write protected.
     #[inline]
     pub(super) fn covers(&self, at: u64, bytes: u64) -> bool {
         if self.temporary.is_empty() && self.until_power_off.is_empty() {
@@ -59,8 +59,8 @@ impl Protection {
         (0..32).fold(0, |bits, n| bits | (u32::from(self.kind(first + n) != 0) << n))
     }
 
-    /// Executes CMD31: returns two bits for each of 32 groups: 0 not protected, 1 temporary, 2
-    /// power-on.
+    /// Executes CMD31: returns two bits for each of 32 groups from byte address `at` on: 0 not
+    /// protected, 1 temporary, 2 power-on.
     pub(super) fn kinds(&self, at: u64) -> u64 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (self.kind(first + n) << (2 * n)))

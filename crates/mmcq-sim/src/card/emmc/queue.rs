@@ -155,7 +155,7 @@ impl EmmcCard {
         self.receive(47, Transfer::Write { write, single: false }, 512)
     }
 
-    /// Executes CMD48: it discards one task or all tasks.
+    /// Executes CMD48, which discards one task or all tasks, as `arg` says.
     fn discard_tasks(&mut self, arg: u32, now_ns: u64) -> Reply {
         let load_ns = self.load_ns();
         let Some(queue) = &mut self.queue else { return self.illegal() };

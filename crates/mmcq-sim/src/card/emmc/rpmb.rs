@@ -79,7 +79,7 @@ pub(super) struct Rpmb {
     outgoing: Vec<Frame>,
     /// The last valid request of the host.
     request: Option<Frame>,
-    /// Response that a request READ_RESULT will get.
+    /// Response that a request READ_RESULT will get; `None`: there is no result to read.
     result: Option<Frame>,
     /// Frames that the card sent as its last RPMB response.
     sent: Vec<Frame>,

@@ -38,13 +38,14 @@ pub struct Close {
     pub volatile: bool,
 }
 
-/// Extra busy time for ending a command in the middle of a long run of writes.
+/// Extra busy time for ending a write command in the middle of a long series of contiguous writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// Extra busy time in ns at the end of a write command that continues a long run.
+    /// Extra busy time in ns at the end of a write command that continues a long sequence of
+    /// consecutive writes.
     pub reopen_ns: u64,
-    /// Length in bytes from which on a run counts as long. The extra time applies if the run had
-    /// this length before the command began.
+    /// Length in bytes from which on a run of contiguous writes counts as long. The extra time
+    /// applies if the run had this length before the command began.
     pub from_bytes: u64,
 }
 
@@ -62,7 +63,8 @@ pub struct Gc {
 }
 
 impl Gc {
-    /// Returns the number of not sequential bytes after which stall number `index` (from 0) is due.
+    /// Returns the number of bytes written not sequentially after which the garbage collection
+    /// stall with number `index` (from 0) comes.
     fn due_bytes(&self, index: u64) -> u64 {
         // 2^64 / golden ratio: its multiples spread evenly over the stretch.
         let place = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -71,16 +73,17 @@ impl Gc {
     }
 }
 
-/// State from which the times of a write command follow: the present run of writes, and the garbage
-/// collection stalls so far.
+/// What decides the time of the next write command: the sequence of consecutive writes to which the
+/// last command belongs, and the number of garbage collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// Byte address at which the last write command ended.
+    /// Byte address directly after the last block of the last write command; `None`: there was
+    /// none.
     end: Option<u64>,
     /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,
-    /// Number of written bytes so far that count as not sequential: of each run the first
-    /// [`Gc::run_bytes`] bytes.
+    /// Number of written bytes so far that count as not sequential: of each series of contiguous
+    /// writes the first [`Gc::run_bytes`] bytes.
     scattered: u64,
     /// Number of garbage collection stalls so far.
     stalls: u64,
@@ -91,8 +94,8 @@ impl Runs {
         self.end = None;
     }
 
-    /// Records a write command. Returns how long in ns the card stays busy after all data are in
-    /// the flash.
+    /// Records a write command of `bytes` bytes at byte address `at`. Returns how long in ns the
+    /// card stays busy after all data are in the flash.
     fn close(&mut self, close: &Close, at: u64, bytes: u64) -> u64 {
         let before = if self.end == Some(at) { self.bytes } else { 0 };
         self.end = at.checked_add(bytes);
@@ -143,8 +146,8 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// Drops the oldest blocks, which are in the flash, so that a power cut cannot lose them: the
-    /// newest `cached_bytes` stay.
+    /// Removes the oldest blocks from this list, since they are in the flash and a power cut cannot
+    /// lose them. The newest `cached_bytes` bytes stay in the list.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes
@@ -167,7 +170,8 @@ impl Unprogrammed {
 }
 
 impl Flash {
-    /// Returns the content of a block before a write, if a power loss may have to restore it.
+    /// Returns the `len` bytes at byte address `at` as they are before a write, if a power loss may
+    /// have to restore them; otherwise `None`.
     pub(crate) fn before(
         &self,
         medium: &mut Medium,
@@ -182,8 +186,9 @@ impl Flash {
         Ok(Some(bytes))
     }
 
-    /// Takes a block of an open write into the cache. Returns the time in ns at which the cache had
-    /// room for the block.
+    /// Takes a block of an open write (a CMD25 that has not ended) into the cache: `len` bytes for
+    /// byte address `at`, with the content `before` that a power cut may bring back. Returns the
+    /// time in ns at which the cache had room for the block.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {
@@ -194,7 +199,8 @@ impl Flash {
         room_ns
     }
 
-    /// Ends a write command. Returns the end of busy in ns.
+    /// Ends a write command, which has written `bytes` bytes from byte address `at` on. Returns the
+    /// end of busy in ns.
     pub(crate) fn close(&mut self, close: &Close, at: u64, bytes: u64, now_ns: u64) -> u64 {
         self.drained_ns(now_ns).saturating_add(self.runs.close(close, at, bytes))
     }

@@ -56,7 +56,7 @@ pub struct Timing {
     pub read_next_4k_ns: u64,
     /// Prefetching of sequential reads; `None`: no prefetching. Not used with [`Timing::pages`].
     pub prefetch: Option<Prefetch>,
-    /// Reads by flash page; `None`: reads go by 4 KiB.
+    /// How reads fetch whole flash pages; `None`: reads have a time for each 4 KiB.
     pub pages: Option<Pages>,
     /// Busy time in ns at the end of a write command. [`Timing::close`] replaces this field,
     /// `write_next_4k_ns` and `buffer_bytes`.
@@ -124,7 +124,7 @@ pub struct Flash {
     run: Option<prefetch::Run>,
     /// Time in ns until which the flash still fetches a page that no read needs any more.
     fetching_until_ns: u64,
-    /// Number of the flash page that was programmed last.
+    /// Number of the flash page that was programmed last; `None`: none was yet.
     page: Option<u64>,
     /// Byte address at which the last write command ended; `None`: the next write continues
     /// nothing.
@@ -141,7 +141,8 @@ pub struct Flash {
     pub(crate) journal: Journal,
     /// Faults that strike the card's flash.
     pub(crate) faults: Faults,
-    /// Real capacity of the flash, and how worn out it is.
+    /// How much capacity the flash really has, and after how many written bytes it is worn out. The
+    /// registers may show other values.
     pub(crate) wear: Wear,
     /// Number of the partition that the card writes now.
     pub(crate) partition: u8,

@@ -49,7 +49,7 @@ pub struct Ahead {
 /// Number of clocks between two blocks: the shortest N_AC [SD 4.12.1].
 const GAP_CLK: u64 = 8;
 
-/// State of a read command in the pipeline.
+/// Progress of a read command: which flash page is being sent, and when the next block can start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     /// Number of the page that is being sent; `None` before the first block.
@@ -67,8 +67,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Returns the time in ns at which the block at this address starts; `ready_ns` is the time of
-    /// the command's first page.
+    /// Returns the time in ns at which the block at byte address `at`, of `len` bytes, starts;
+    /// `ready_ns` is the time of the command's first page.
     pub(crate) fn start_ns(
         &mut self,
         pages: &Pages,
@@ -112,8 +112,8 @@ impl Reading {
         room > 0 && paused_ns < fill_ns
     }
 
-    /// Stops the read at `now_ns`. Without the stop the card would have read ahead up to the byte
-    /// address `limit`.
+    /// Stops the read of blocks of `len` bytes at `now_ns`. Without the stop the card would have
+    /// read ahead up to the byte address `limit`.
     pub(crate) fn stop(&self, flash: &mut Flash, len: u16, limit: u64, now_ns: u64) {
         if let Some(pages) = flash.timing.pages
             && let Some(ahead) = pages.ahead

@@ -21,7 +21,7 @@ pub struct Slc {
 /// per nanosecond.
 const SCALE: u128 = 1_000_000_000;
 
-/// How full the SLC cache is.
+/// Fill level of the flash's SLC cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
     /// Number of bytes in the SLC cache, times 10^9.
@@ -36,8 +36,9 @@ impl Filled {
         (u128::from(slc.bytes) * SCALE).saturating_sub(self.level)
     }
 
-    /// Returns how much the flash programs in this time, in bytes times 10^9; `slow` is the rate
-    /// without room in the SLC cache.
+    /// Returns how much data the flash programs in `ns` nanoseconds, in bytes times 10^9 (a rate in
+    /// bytes per second times a time in ns, without a division). `slow` is the rate in bytes per
+    /// second after the SLC cache is full.
     pub(super) fn programmed(&self, slc: &Slc, slow: u64, ns: u64) -> u64 {
         let (room, ns) = (self.room(slc), u128::from(ns));
         let fast_ns = room.div_ceil(u128::from(slc.bytes_per_s.max(1)));
@@ -68,7 +69,7 @@ impl Filled {
         u64::try_from(beyond / SCALE).unwrap_or(u64::MAX)
     }
 
-    /// Records that the card was idle for this time, in which it frees the SLC cache.
+    /// Records that the card was idle for `ns` nanoseconds, in which it frees the SLC cache.
     pub(super) fn idle(&mut self, slc: &Slc, ns: u64) {
         self.level = self.level.saturating_sub(u128::from(ns) * u128::from(slc.free_bytes_per_s));
     }
@@ -91,8 +92,9 @@ mod tests {
         Flash::new(Timing { spread: Some(spread), ..timing })
     }
 
-    /// Writes this many units of 4096 bytes, each as soon as the unit before is in the write cache.
-    /// Returns the time in ns at which the last unit is in the write cache.
+    /// Writes `units` units of 4096 bytes, the first at `from_ns`, and each further one as soon as
+    /// the unit before is in the write cache. Returns the time in ns at which the last unit is in
+    /// the write cache.
     fn written(flash: &mut Flash, from_ns: u64, units: u64) -> u64 {
         (0..units).fold(from_ns, |now_ns, unit| flash.write(now_ns, unit * 4096, 4096, 1, true))
     }

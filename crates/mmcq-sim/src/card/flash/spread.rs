@@ -38,7 +38,8 @@ pub struct Delays {
     pub share: u32,
     /// Time in ns of one delay, such as a repeated read or a garbage collection.
     pub each_ns: u64,
-    /// Probability that another delay follows, in parts of [`WHOLE`].
+    /// Probability, in parts of [`WHOLE`], that the same command has one more delay after each
+    /// delay.
     pub again: u32,
 }
 
@@ -97,7 +98,8 @@ impl Chances {
 }
 
 impl Flash {
-    /// Draws the delay in ns of the first page of the next read command.
+    /// Draws how long the flash's read retries delay the first page of the next read command, in
+    /// ns; 0: no retry.
     pub(crate) fn retries_ns(&mut self) -> u64 {
         let retries = self.timing.spread.and_then(|spread| spread.retries);
         let later_ns = retries.map_or(0, |retries| retries.next_ns(&mut self.chances.reads));

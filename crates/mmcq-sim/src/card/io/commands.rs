@@ -120,8 +120,8 @@ impl IoCard {
         Reply::short(index, u32::from(flags | illegal | state) << 8 | u32::from(data))
     }
 
-    /// Returns the error flags (R5) of an access to `span` addresses of a function from `address`
-    /// on; `None`: the access is allowed.
+    /// Returns the error flags (R5) of an access to `span` addresses of function `number` from
+    /// `address` on; `None`: the access is allowed.
     fn fault(&self, number: usize, address: u32, span: u32, now_ns: u64) -> Option<u8> {
         let addresses = match number.checked_sub(1).map(|place| self.slots.get(place)) {
             None => super::function::ADDRESSES,
@@ -206,7 +206,8 @@ impl IoCard {
         }
     }
 
-    /// Executes CMD53, which starts a data transfer of a function [SDIO 5.3].
+    /// Executes CMD53, which starts a data transfer of a function. `arg` has function, direction,
+    /// mode, address and count [SDIO 5.3].
     fn extended(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (write, number) = (arg >> 31 != 0, (arg >> 28 & 7) as usize);
         let (blocks, increment) = (arg >> 27 & 1 != 0, arg >> 26 & 1 != 0);

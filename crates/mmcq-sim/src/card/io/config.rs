@@ -11,7 +11,7 @@ pub const CIS_BASE: u32 = 0x1000;
 pub struct Cis {
     /// Bytes of the CIS area from [`CIS_BASE`] on.
     pub image: Vec<u8>,
-    /// Value of all bytes after the image.
+    /// Value of all bytes of the CIS area after those in `image`.
     pub fill: u8,
     /// CIS pointers of the card (index 0) and of the functions 1 to 7, 24 bits each.
     pub pointers: [u32; 8],
@@ -35,8 +35,8 @@ impl Cis {
         cis
     }
 
-    /// Makes a CIS with these bytes as the chain of the card and of every function, and `fill`
-    /// after them. The bytes need not be valid.
+    /// Makes a CIS with these bytes as the chain of tuples of the card and of every function, and
+    /// `fill` after them. The bytes need not be valid.
     #[must_use]
     pub fn raw(image: Vec<u8>, fill: u8) -> Self {
         Cis { image, fill, pointers: [CIS_BASE; 8] }
@@ -114,8 +114,9 @@ fn tuple(to: &mut Vec<u8>, code: u8, body: &[u8]) {
     to.extend_from_slice(body);
 }
 
-/// Returns the tuple chain of the card: manufacturer, kind of function (SDIO), and the extension
-/// tuple of function 0.
+/// Returns the tuple chain of the card: manufacturer and product (`manufacturer`, `device`), kind
+/// of function (SDIO), and the extension tuple of function 0. That tuple has the largest block size
+/// in bytes (`max_block`) and the code of the bus speed (`tran_speed`).
 pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_speed: u8) -> Vec<u8> {
     let mut chain = Vec::new();
     let ([m0, m1], [d0, d1], [b0, b1]) =
@@ -127,7 +128,8 @@ pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_
     chain
 }
 
-/// Returns the bytes of the CIS of a function, a chain of tuples.
+/// Returns the bytes of the CIS of a function, a chain of tuples. `ocr`: supply voltages of the
+/// card, which the CIS contains.
 pub(super) fn function_chain(function: &FunctionConfig, ocr: u32) -> Vec<u8> {
     let mut body = [0u8; 42];
     body[0] = 1;

@@ -31,7 +31,8 @@ pub trait Function {
         0
     }
 
-    /// Handles the end of a CMD53: all data were transferred, or the host aborted it.
+    /// Handles the end of a CMD53, which was a write if `write`: all data were transferred, or the
+    /// host aborted it.
     fn ended(&mut self, write: bool, now_ns: u64) {
         let _ = (write, now_ns);
     }
@@ -40,7 +41,7 @@ pub trait Function {
     fn interrupt(&self, now_ns: u64) -> bool;
 
     /// Returns the next time in ns after `now_ns` at which [`Function::interrupt`] changes by
-    /// itself.
+    /// itself; `None`: it does not change.
     fn next_event_ns(&self, now_ns: u64) -> Option<u64>;
 
     /// Resets the function to its state after power-up, because it was disabled or the card was

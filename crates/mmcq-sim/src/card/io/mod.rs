@@ -51,7 +51,7 @@ enum State {
     Ina,
 }
 
-/// A function, and what the card stores about it.
+/// A function of an I/O card: its model, its configuration and its state.
 struct Slot {
     config: FunctionConfig,
     function: Box<dyn Function>,
@@ -217,8 +217,8 @@ impl IoCard {
         matches!(state, Some(status::State::Data | status::State::Rcv))
     }
 
-    /// Returns whether a function requests an interrupt that reaches the host. Whether the clock
-    /// runs does not matter.
+    /// Returns whether a function requests an interrupt that reaches the host. The result does not
+    /// depend on whether the clock runs.
     fn asked(&self, now_ns: u64) -> bool {
         self.audible(now_ns).any(|slot| slot.interrupt(now_ns))
     }

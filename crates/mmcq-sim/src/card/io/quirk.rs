@@ -12,7 +12,7 @@ use super::{IoCard, Voltage};
 pub struct IoQuirks {
     /// Where the knowledge about the quirks comes from.
     pub source: String,
-    /// The function's interface code (FBR 00h) cannot be read: a command that tries it fails.
+    /// True: the function's interface code (FBR 00h) cannot be read; a command that tries it fails.
     pub nonstandard_interface: bool,
     /// Data on four lines are damaged until the host disconnects the pull-up resistor for card
     /// detection (CCCR 07h bit 7).
@@ -21,7 +21,7 @@ pub struct IoQuirks {
     /// host has written it. The address is outside of the vendor's range F0h to FFh. `None`: the
     /// functions need no such write.
     pub wakes_by: Option<u8>,
-    /// A CMD53 in byte mode with more bytes than the block size fails.
+    /// True: a CMD53 in byte mode fails if it has more bytes than the block size.
     pub byte_mode_within_block: bool,
     /// A CMD53 in byte mode with 512 bytes fails.
     pub byte_mode_512_fails: bool,
@@ -71,8 +71,8 @@ impl IoCard {
         if self.config.quirks.always_1v8 { Voltage::Switched(0) } else { Voltage::High }
     }
 
-    /// Applies quirks before CMD52 reads a byte of function 0. Returns the error flags of R5 if the
-    /// read fails.
+    /// Applies quirks before CMD52 reads the byte of function 0 at `address`. Returns the error
+    /// flags of R5 if the read fails.
     pub(super) fn before_reading_zero(&mut self, address: u32, now_ns: u64) -> Option<u8> {
         let quirks = &self.config.quirks;
         match address {

@@ -8,7 +8,7 @@ pub(super) mod capability {
     pub const DIRECT: u8 = 0x01;
     /// SMB: CMD53 works in block mode.
     pub const MULTI_BLOCK: u8 = 0x02;
-    /// E4MI: enables the interrupt between blocks in 4-bit mode.
+    /// E4MI: enables the card interrupt between the blocks of a transfer in 4-bit mode.
     pub const BETWEEN_ENABLE: u8 = 0x20;
     /// S4MI: the card supports the interrupt between blocks in 4-bit mode.
     pub const BETWEEN: u8 = 0x10;
@@ -71,7 +71,7 @@ fn with_byte(old: u16, place: u32, value: u8) -> u16 {
 }
 
 impl IoCard {
-    /// Returns a byte of function 0 as the host reads it.
+    /// Returns the byte of function 0 at `address`, as the host reads it.
     pub(super) fn read_zero(&self, address: u32, now_ns: u64) -> u8 {
         match address {
             0..=0xff => self.read_cccr(address, now_ns),
@@ -123,7 +123,8 @@ impl IoCard {
         }
     }
 
-    /// Handles a write of a byte of function 0, except to ABORT (06h).
+    /// Executes a write of `value` to a byte of function 0, except ABORT (06h). `address`: register
+    /// address, 17 bits; those of 100h and above are the FBRs of the functions.
     pub(super) fn write_zero(&mut self, address: u32, value: u8, now_ns: u64) {
         let (number, place) = (address >> 8, address & 0xff);
         match (number, place) {

@@ -18,8 +18,8 @@ pub(super) struct Sick {
 }
 
 impl IoCard {
-    /// Lets a fault strike a function that the host accesses. Returns error flags of R5 if the
-    /// access fails.
+    /// Lets a fault strike function `number`, of which the host reads (`read`) or writes the
+    /// register `address`. Returns error flags of R5 if the access fails.
     pub(super) fn strike_function(
         &mut self,
         number: usize,

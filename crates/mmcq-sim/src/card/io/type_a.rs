@@ -112,7 +112,7 @@ pub struct TypeA {
     queue: VecDeque<Waiting>,
     /// Number of bytes of the first packet in the buffer that the host has already read.
     at: usize,
-    /// Arrival time in ns of the next packet.
+    /// Arrival time in ns of the next packet; `None`: no packet will come.
     next_ns: Option<u64>,
     made: u64,
     /// Time in ns at which the interrupt rose; `None`: the interrupt is not set.
@@ -124,8 +124,9 @@ pub struct TypeA {
 }
 
 impl TypeA {
-    /// Makes the function in its state after power-up. `access_ns` is the time to the first block
-    /// of a read, `busy_ns` the busy time after each written block.
+    /// Makes the function in its state after power-up. `source`: the packets for the host.
+    /// `access_ns` is the time in ns to the first block of a read, `busy_ns` the busy time in ns
+    /// after each written block.
     #[must_use]
     pub fn new(source: Source, access_ns: u64, busy_ns: u64) -> Self {
         TypeA {
@@ -151,7 +152,8 @@ impl TypeA {
         Rc::clone(&self.counts)
     }
 
-    /// Adds to the card's buffer all packets that the source has made by the time `now_ns`.
+    /// Adds to the card's buffer all packets that have arrived from the source by the time
+    /// `now_ns`. A packet that finds the buffer full is lost, and is counted as an overrun.
     fn settle(&mut self, now_ns: u64) {
         while let Some(at_ns) = self.next_ns.filter(|&at_ns| at_ns <= now_ns) {
             let mut counts = self.counts.borrow_mut();

@@ -23,7 +23,8 @@ pub(crate) enum Short {
 }
 
 impl Short {
-    /// Returns the short form of these bytes; `None` if they have none.
+    /// Returns the short description ([`Short::Word`] or [`Short::Sequence`]) that generates these
+    /// bytes; `None` if neither does.
     #[inline]
     pub(super) fn of(bytes: &Bytes) -> Option<Short> {
         let (words, _) = bytes.as_chunks::<WORD>();
@@ -54,7 +55,8 @@ impl Short {
     }
 }
 
-/// Writes a part of a sequence of words, from byte `offset` of the sequence on.
+/// Writes a part of a sequence of words, from byte `offset` of the sequence on. `word` returns the
+/// word with a given number.
 #[inline]
 fn words(word: impl Fn(usize) -> u64, offset: usize, part: &mut [u8]) {
     let first = offset / WORD;

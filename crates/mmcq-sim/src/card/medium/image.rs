@@ -63,8 +63,8 @@ impl Image {
         Ok(())
     }
 
-    /// Reads a new window of the file from byte address `at` on. If the reader has reached the end
-    /// of the last window, the new one is twice as long. Otherwise the window goes to the end of
+    /// Reads a new window of the file from byte address `at` on. If `at` is the end of the last
+    /// window (`window_end`), the new one is twice as long. Otherwise the window goes to the end of
     /// the 4 KiB page of `at`. It has at least `need` bytes, and ends at `end` at the latest.
     fn refill(&mut self, at: u64, need: usize, window_end: u64, end: u64) -> io::Result<()> {
         let goes_on = !self.window.is_empty() && at == window_end;

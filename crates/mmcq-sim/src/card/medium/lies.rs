@@ -95,7 +95,7 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to a write of these sectors.
+    /// Applies the planted bugs to a write of `data` to the byte address `at`.
     #[cold]
     pub(super) fn lie_about_write(&mut self, at: u64, data: &[u8]) {
         if plant::is(Lie::WritesFar) {
@@ -114,7 +114,8 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to an erase or a discard of these sectors.
+    /// Applies the planted bugs to an erase of the `bytes` bytes from byte address `at` on, or to
+    /// their discard if `discard`.
     #[cold]
     pub(crate) fn lie_about_erase(&mut self, at: u64, bytes: u64, discard: bool) {
         let told = plant::is(Lie::DiscardFlips) && discard
@@ -129,7 +130,8 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to the data that a read of these sectors returns.
+    /// Applies the planted bugs to `buffer`, the data that a read returns from byte address `at`
+    /// on.
     #[cold]
     pub(super) fn lie_about_read(&mut self, at: u64, buffer: &mut [u8]) {
         for (sector, bytes) in super::sectors(at, buffer.len() as u64).zip(buffer.chunks_mut(SECTOR)) {

@@ -100,7 +100,8 @@ fn is_pipe(_: &Path) -> bool {
 }
 
 impl Medium {
-    /// Makes a medium in memory. It uses memory only for sectors that were written.
+    /// Makes a medium of `bytes` bytes in memory; sectors that were never written have the content
+    /// `fill`. It uses memory only for sectors that were written.
     pub fn sparse(bytes: u64, fill: Fill) -> Result<Self, MediumError> {
         if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Size { bytes });
@@ -116,8 +117,8 @@ impl Medium {
         })
     }
 
-    /// Makes a medium from an image file, whose length is the size of the medium. Opening does not
-    /// write to the file.
+    /// Makes a medium from an image file, whose length is the size of the medium. With `read_only`
+    /// the file is opened for reads only. Opening does not write to the file.
     pub fn image(path: &Path, read_only: bool) -> Result<Self, MediumError> {
         let name = path.display().to_string();
         if path.is_dir() {
@@ -187,7 +188,7 @@ impl Medium {
         self.spoiled.insert(sector);
     }
 
-    /// Returns an error if the byte range touches an unreadable sector.
+    /// Returns an error if the `len` bytes from byte address `at` on touch an unreadable sector.
     fn check_readable(&self, at: u64, len: u64) -> io::Result<()> {
         if !self.spoiled.is_empty() && self.spoiled.range(sectors(at, len)).next().is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an unreadable sector"));

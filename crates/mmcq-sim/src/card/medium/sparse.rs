@@ -278,7 +278,7 @@ impl Sparse {
         }
     }
 
-    /// Frees the memory that a page uses.
+    /// Frees the memory that a page (4 KiB of the medium) uses.
     fn free(&mut self, page: Page) {
         let Page::Data(page) = page else { return };
         for sector in self.pages[page as usize].iter() {
@@ -320,7 +320,8 @@ impl Sparse {
         }
     }
 
-    /// Makes sure that this table of the directory exists.
+    /// Makes sure that the directory has a table of pages at the index `table`. If that whole table
+    /// was untouched or erased, its new pages are so too.
     #[inline]
     fn table(&mut self, table: usize) {
         let was = match self.tables[table] {
@@ -345,7 +346,8 @@ impl Fill {
         }
     }
 
-    /// Generates the bytes that this address range has if it was never written.
+    /// Generates the bytes that the range of the medium from byte address `at` on has if it was
+    /// never written, as many as `buffer` holds.
     pub fn generate(&self, at: u64, buffer: &mut [u8]) {
         let Fill::Pattern(seed) = *self else {
             buffer.fill(0);
@@ -372,7 +374,8 @@ impl Fill {
     }
 }
 
-/// Returns word `index` of the pattern, made by two multiplications; every word differs.
+/// Returns word `index` of the pattern that `seed` selects, made by two multiplications; every word
+/// differs.
 fn word(seed: u64, index: u64) -> u64 {
     let mixed = (index ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)

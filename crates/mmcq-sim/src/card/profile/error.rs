@@ -22,7 +22,7 @@ pub enum ProfileError {
         name: String,
         /// Number of the line, counted from 1.
         line: usize,
-        /// Name of the key.
+        /// Name of the key in the profile.
         key: String,
         /// Value that the profile gives.
         value: String,

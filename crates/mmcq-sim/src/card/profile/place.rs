@@ -37,6 +37,7 @@ impl Place<'_> {
     }
 
     /// Returns a time of the profile in whole nanoseconds, or an error if it is out of range.
+    /// `value` counts in units of `ns_per_unit`; `key` names it in the error.
     pub(crate) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
         let ns = value.get_ref() * ns_per_unit;
         if !(0.0..=LONGEST_NS).contains(&ns) {

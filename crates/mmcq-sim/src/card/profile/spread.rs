@@ -100,7 +100,7 @@ fn part(place: &Place<'_>, key: &str, value: &Spanned<f64>, most: f64) -> Result
     }
 }
 
-/// Returns an error if the SLC cache is not smaller than the capacity of the card.
+/// Returns an error if the SLC cache in `table` is not smaller than the capacity of the card.
 pub(super) fn check_size(
     place: &Place<'_>,
     table: Option<&Spanned<SpreadKeys>>,

@@ -186,8 +186,8 @@ impl SdCard {
         }
     }
 
-    /// Executes an application command. Returns `None` if no application command has this index;
-    /// then the card executes the basic command.
+    /// Executes the application command ACMD`index` with the argument `arg`. Returns `None` if no
+    /// application command has this index; then the card executes the basic command.
     fn application(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         let reply = match (index, self.interface.state) {
             (6, State::Tran) => {
@@ -221,8 +221,8 @@ impl SdCard {
         Some(reply)
     }
 
-    /// Executes ACMD41: the host gives its supply voltages, and the card reports whether its
-    /// power-up has ended [SD 4.2.3].
+    /// Executes ACMD41: the host gives its supply voltages in `arg`, and the card reports whether
+    /// its power-up has ended [SD 4.2.3].
     pub(super) fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;
@@ -355,9 +355,9 @@ impl SdCard {
         }
     }
 
-    /// Converts the argument of a read or write command to a byte address of the card, and checks
-    /// that the transfer begins inside the card at an allowed address. `Err` is the bit of R1 for
-    /// the error.
+    /// Converts `arg`, the argument of a read or write command, to a byte address of the card, and
+    /// checks that the transfer begins inside the card at an allowed address. `Err` is the bit of
+    /// R1 for the error.
     fn address(&mut self, arg: u32) -> Result<u64, u32> {
         let len = self.transfer_len();
         let at = self.block_address(arg)?;
@@ -375,7 +375,8 @@ impl SdCard {
         if self.config.block_addressed() { 512 } else { self.block_len }
     }
 
-    /// Executes CMD17 or CMD18; `left` is the number of blocks that CMD23 announced.
+    /// Executes CMD17 or CMD18 (`index`) with the argument `arg`, the address. `left`: the number
+    /// of blocks that CMD23 announced; `None`: no CMD23 came before.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         match self.address(arg) {
             Err(errors) => self.refuse(index, errors, now_ns),
@@ -504,8 +505,8 @@ impl SdCard {
     }
 }
 
-/// Returns whether a locked card accepts this command: class 0 and CMD16, CMD42, CMD55, ACMD41 and
-/// ACMD42.
+/// Returns whether a locked card accepts the command `index` (an application command if `app`):
+/// class 0 and CMD16, CMD42, CMD55, ACMD41 and ACMD42.
 fn works_locked(index: u8, app: bool) -> bool {
     match index {
         41 | 42 if app => true,

@@ -176,7 +176,7 @@ impl SdConfig {
         self.queue.map_or(0, |queue| queue.depth.saturating_sub(1) & 0x1f)
     }
 
-    /// Returns the SD status [SD 4.10.2].
+    /// Returns the SD status [SD 4.10.2]; `width` is the number of data lines in use.
     pub(crate) fn sd_status(&self, width: u8) -> [u8; 64] {
         let mut ssr = [0u8; 64];
         put(&mut ssr, 511, 510, if width == 4 { 2 } else { 0 });

@@ -14,7 +14,8 @@ const ERASE: u32 = 0;
 const DISCARD: u32 = 1;
 
 impl SdCard {
-    /// Executes CMD32 (`is_start`) and CMD33, which set the first and the last block of an erase.
+    /// Executes CMD32 (`is_start`) or CMD33 with the address `arg`. They set the first and the last
+    /// block of an erase.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = match self.block_address(arg) {
             Ok(at) => at & !511,

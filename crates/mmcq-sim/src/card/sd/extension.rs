@@ -167,7 +167,8 @@ impl SdCard {
         }
     }
 
-    /// Executes CMD48: reads extension registers.
+    /// Executes CMD48, which reads extension registers. `arg` names the function, the address and
+    /// the number of bytes.
     pub(super) fn read_extension(&mut self, arg: u32, now_ns: u64) -> Reply {
         let place = Place::new(arg, false);
         let general = self.config.general_information();

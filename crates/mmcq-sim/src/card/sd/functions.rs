@@ -7,7 +7,7 @@ use super::config::{SdConfig, Spec};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions(pub(super) [u8; 6]);
 
-/// Returns the supported functions of a group at this signalling voltage, one bit each.
+/// Returns the supported functions of a group, one bit each. `is_18`: the signal lines have 1.8 V.
 fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     let modes = config.modes;
     let bits = match (group, is_18) {
@@ -38,8 +38,9 @@ fn current_ma(access: u8, limit: u8) -> u64 {
     wanted.min(most)
 }
 
-/// Executes CMD6. Returns the status block of 64 bytes, and the functions that are selected
-/// afterwards.
+/// Executes CMD6 with the argument `arg`. `now`: the functions that are selected before it;
+/// `is_18`: the signal lines have 1.8 V. Returns the status block of 64 bytes, and the functions
+/// that are selected afterwards.
 pub(super) fn switch(
     config: &SdConfig,
     now: Functions,

@@ -25,8 +25,8 @@ const ABORT_ONE: u32 = 2;
 const ABORT_NS: u64 = 50_000;
 
 impl SdCard {
-    /// Executes a command while the queue is on. Returns `None` for a command that works as without
-    /// the queue.
+    /// Executes the command with this index and argument while the queue is on. Returns `None` for
+    /// a command that works as without the queue.
     pub(super) fn queue_command(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         use State::{Data, Prg, Rcv, Tran};
         let state = self.interface.state;
@@ -103,7 +103,8 @@ impl SdCard {
         }
     }
 
-    /// Executes CMD45: it carries the address of a task and queues the task.
+    /// Executes CMD45, whose argument is the task's block address, and queues the task that CMD44
+    /// has described.
     fn task_address(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (capacity, load_ns) = (self.config.capacity_bytes, self.load_ns());
         let upper = u64::from(self.upper.take().unwrap_or(0)) << 32;
@@ -120,7 +121,8 @@ impl SdCard {
         self.r1(45, now_ns)
     }
 
-    /// Executes CMD46 and CMD47: they transfer the data of a ready task.
+    /// Executes CMD46 or CMD47 (`index`), which transfers the data of a ready task: bits 20:16 of
+    /// `arg` are the task's number.
     fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));

@@ -169,8 +169,8 @@ impl SdCard {
         matches!(&self.transfer, Transfer::Read(read) if read.at + u64::from(read.block) > self.medium.bytes())
     }
 
-    /// Executes a command frame that ended while the card was selected. Returns `None` if the card
-    /// does not respond.
+    /// Executes a command frame (`index`, `arg`) that ended while the card was selected. `crc_ok`:
+    /// its CRC7 is right. Returns `None` if the card does not respond.
     pub(crate) fn spi_frame(&mut self, index: u8, arg: u32, crc_ok: bool, now_ns: u64) -> Option<SpiReply> {
         self.settle(now_ns);
         let mode = self.mode();
@@ -328,8 +328,9 @@ impl SdCard {
         }
     }
 
-    /// Handles a written block that ended on the wire. Returns the data response token; `None` if
-    /// the card sends none.
+    /// Handles a written block that ended on the wire. `crc_ok`: its CRC is right; this counts only
+    /// if the host has switched CRC on. Returns the data response token; `None` if the card sends
+    /// none.
     pub(crate) fn spi_write(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> Option<u8> {
         if self.interface.trouble.locked_up || self.spi.deaf {
             return None;

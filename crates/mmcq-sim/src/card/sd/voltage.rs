@@ -37,7 +37,8 @@ impl Voltage {
     }
 
     /// Advances the voltage switch at a change of the bus by the host, from the state `was` to the
-    /// state `bus`.
+    /// state `bus`. `release_ns`: time after the restart of the clock at which the card releases
+    /// the lines.
     pub(crate) fn bus_changed(&mut self, was: &BusState, bus: &BusState, now_ns: u64, release_ns: u64) {
         *self = match *self {
             Self::Low(_) if bus.clock_hz == 0 => {

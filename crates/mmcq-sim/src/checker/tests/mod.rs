@@ -276,6 +276,32 @@ fn a_flush_that_saw_a_loss_and_ends_well_answers_for_all_before_it() {
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
 }
 
+/// Checks a flush during which the card loses its power again. If a read has shown the first loss,
+/// the success of this flush does not confirm the write that is lost, so the next one must report
+/// the loss.
+#[test]
+fn a_loss_that_a_read_has_shown_is_told_despite_the_next_loss() {
+    for lose in [Checker::supply_lost, Checker::supply_lost_open] {
+        for shown in [false, true] {
+            let mut judge = judge(false);
+            let write = written(&mut judge, 3);
+            lose(&mut judge);
+            if shown {
+                assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+            }
+            let across = judge.submit(Asked::Flush, 0, 0, 0);
+            judge.supply_lost();
+            judge.answered(across, Answer::Done, &[]).unwrap();
+            let expected = if shown { Err(Fault::Untrue) } else { Ok(()) };
+            assert_eq!(flush(&mut judge, Answer::Done), expected);
+            assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
+            assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+            let content = if shown { untouched(3) } else { bytes(write, 3) };
+            assert_eq!(read(&mut judge, 3, &content), Ok(()));
+        }
+    }
+}
+
 #[test]
 fn a_reset_excuses_only_who_had_something_to_lose() {
     let mut judge = judge(false);

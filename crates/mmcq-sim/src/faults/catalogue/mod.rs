@@ -29,7 +29,7 @@ pub struct Entry {
     pub failure: &'static str,
     /// What the stack does about the failure.
     pub response: &'static str,
-    /// Injections that cause the failure; at least one.
+    /// Faults that the simulation injects to cause the failure; at least one.
     pub injections: &'static [Injection],
 }
 

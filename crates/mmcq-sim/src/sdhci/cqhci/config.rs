@@ -83,7 +83,8 @@ impl CqhciConfig {
         self.capabilities.unwrap_or(truth)
     }
 
-    /// Returns the time in ns of this number of clocks of the timer.
+    /// Returns how long this number of clocks of the command queue engine's timer (`timer_hz`)
+    /// takes, in ns.
     pub(super) fn clocks_ns(&self, clocks: u32) -> u64 {
         u64::from(clocks) * 1_000_000_000 / u64::from(self.timer_hz.max(1))
     }

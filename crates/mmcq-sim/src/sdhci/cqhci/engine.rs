@@ -92,7 +92,8 @@ struct Progress {
     plain: u32,
     /// Slots whose task the card has reported as ready, one bit each.
     ready: u32,
-    /// Slot whose CMD44 got its response, and whose CMD45 comes next.
+    /// Slot whose CMD44 got its response, and whose CMD45 comes next; `None`: there is no such
+    /// slot.
     half: Option<u8>,
     /// The command that is on the CMD line.
     sending: Option<Job>,
@@ -191,7 +192,7 @@ impl Engine {
         self.work.tasks[usize::from(slot & 31)]
     }
 
-    /// Stores the fetched task descriptor of a slot.
+    /// Stores the task descriptor that the engine has fetched from memory for this slot.
     pub fn fetched(&mut self, slot: u8, task: Task) {
         self.work.tasks[usize::from(slot & 31)] = Some(task);
         let (bit, data) = (1 << (slot & 31), matches!(task.work, Work::Data { .. }));
@@ -263,7 +264,8 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Clears the tasks of these slots during a halt (register CQTCLR).
+    /// Clears the tasks of these slots (bit n for slot n) while the command queue engine is halted:
+    /// the effect of a write to register CQTCLR.
     pub fn clear(&mut self, bits: u32) {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;
@@ -296,18 +298,19 @@ impl Engine {
     }
 
     /// Handles a reset of the CMD circuit. If a command of the engine was on the line, the engine
-    /// sends no further command until the driver has halted and resumed it.
+    /// sends no further command until the driver has halted and resumed the engine.
     pub fn line_was_reset(&mut self) {
         self.work.stopped |= self.work.sending.take().is_some();
     }
 
     /// Handles a reset or an error of the DAT circuit. If data of a task were on the lines, the
-    /// engine sends no further command until the driver has halted and resumed it.
+    /// engine sends no further command until the driver has halted and resumed the engine.
     pub fn data_were_cut(&mut self) {
         self.work.stopped |= self.work.moving.take().is_some();
     }
 
-    /// Returns the next step of the engine. `idle` tells whether the data lines are free.
+    /// Returns what the command queue engine does next, such as sending a command or waiting until
+    /// a time. `idle`: the data lines are free.
     pub fn next(&mut self, idle: bool, now_ns: u64) -> Step {
         if !self.has_bus() || self.work.sending.is_some() {
             return Step::Nothing;
@@ -440,7 +443,8 @@ impl Engine {
         }
     }
 
-    /// Handles a response without an error: updates the state of the tasks that it is about.
+    /// Handles a response without an error to the command `job`: updates the state of the tasks
+    /// that the command is about. `content`: the 32 bits of the response.
     pub fn answered(&mut self, job: Job, content: u32, now_ns: u64) {
         match job {
             Job::Announce(slot) => self.work.half = Some(slot),
@@ -520,7 +524,7 @@ impl Engine {
         self.raise(int::TCC);
     }
 
-    /// Writes the interrupt coalescing register CQIC.
+    /// Writes `value` to the interrupt coalescing register CQIC.
     pub fn set_coalescing(&mut self, value: u32) {
         let mut kept = self.r.ic;
         // The driver can change threshold and timeout only while no task is in the queue.

@@ -10,7 +10,8 @@ use crate::slot::Core;
 const PAUSE: u32 = 0xffff;
 
 impl Sdhci {
-    /// Rings doorbells after a write to the doorbell register; a fault may lose them.
+    /// Rings the doorbells of `slots` (bit n for slot n) after a write to the doorbell register; a
+    /// fault may lose them.
     pub(super) fn queue_rung(&mut self, slots: u32, now: u64) {
         let lost = self.strike(Point::Doorbell, now) == Some(Strike::Lost);
         if let Some(cqe) = self.cqe.as_mut().filter(|_| !lost) {
@@ -18,7 +19,8 @@ impl Sdhci {
         }
     }
 
-    /// Requests or ends a halt after a write to the bit HALT of CQCTL; a fault may delay the halt.
+    /// Begins (`wanted`) or ends a halt after a write to the bit HALT of CQCTL. A fault may delay
+    /// the halt.
     pub(super) fn queue_halts(&mut self, wanted: bool, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let before = cqe.halts();

@@ -39,13 +39,13 @@ use task::{Link, Task, Work};
 const BYTES: u16 = 0x80;
 /// Bit of CMD13's argument that requests the queue status register.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// Largest number of steps that the engine takes without an advance of time; no state needs as
-/// many.
+/// Largest number of actions that the command queue engine takes without an advance of time; no
+/// state needs as many.
 const MAX_STEPS: u32 = 128;
 
 impl Sdhci {
-    /// Converts an offset in the controller's register space to an offset in the engine's
-    /// registers; `None` if no register of the engine is there.
+    /// Converts an offset in the controller's register space to an offset in the registers of its
+    /// command queue engine; `None` if no register of that engine is there.
     pub(super) fn queue_register(&self, offset: u16) -> Option<u16> {
         let base = self.cqe.as_ref()?.config().offset;
         offset.checked_sub(base).filter(|&register| register < BYTES)
@@ -80,7 +80,8 @@ impl Sdhci {
         }
     }
 
-    /// Writes a register of the command queue engine.
+    /// Writes `value` to a register of the command queue engine; `register`: offset in its
+    /// registers. An access of another size than 4 bytes is a violation.
     pub(super) fn queue_write(&mut self, register: u16, size: u8, value: u32, now: u64) {
         if size != 4 {
             return self.violation("a register of the queue engine is not written as 32 bits");
@@ -162,7 +163,7 @@ impl Sdhci {
         self.cqe.as_ref().is_some_and(|cqe| cqe.moving().is_some())
     }
 
-    /// Executes the steps of the engine that are due, and sets its timers.
+    /// Executes the steps of the command queue engine that are due, and sets its timers.
     pub(super) fn queue_goes_on(&mut self, now: u64) {
         if self.cqe.is_none() {
             return;
@@ -320,7 +321,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Starts the data of a task after the response to CMD46 or CMD47.
+    /// Starts the data of the task in slot `slot` after the response to CMD46 or CMD47.
     fn start_task(&mut self, slot: u8, flow: Flow, beat: Beat, now: u64) {
         let (_, at) = self.task_address(slot);
         let Some(cqe) = &self.cqe else { return };

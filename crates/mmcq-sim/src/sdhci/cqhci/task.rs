@@ -46,8 +46,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Parses the task descriptor of a slot. `direct`: the driver has enabled direct commands in
-    /// slot 31. `Err` says what is wrong with the descriptor.
+    /// Parses the task descriptor `raw` of a slot. `direct`: the driver has enabled direct commands
+    /// in slot 31. `Err` says what is wrong with the descriptor.
     pub fn parse(slot: u8, direct: bool, raw: u64) -> Result<Task, &'static str> {
         let (low, high) = (raw as u32, (raw >> 32) as u32);
         if low & VALID == 0 {

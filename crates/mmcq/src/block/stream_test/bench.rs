@@ -9,14 +9,15 @@ use crate::engine::{BLOCK_BYTES, Count, DmaBuf, Error, StaysOpen};
 use crate::host::Direction;
 use crate::task::{Platform, Stack};
 
-/// A test under way: its stack, its buffer, and what it has found so far.
+/// A test of open transfers that is under way: its stack, its buffer, and what it has found so far.
 pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     stack: &'a Stack<B, N>,
     disk: BlockDevice<'a, B, N>,
     test: StreamTest,
     buf: DmaBuf,
     pause: P,
-    /// Number of the last run. Each block that the run wrote contains this number.
+    /// Identifier of the last run of the test, counted up. Each block that the run wrote contains
+    /// it.
     version: u32,
     /// Number of the run that wrote the guard blocks. They follow the blocks of the present run,
     /// which must not change them.
@@ -32,7 +33,7 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// What a run of requests has shown: its times, the checksum of its data, and the first wrong
+/// What a series of requests has shown: its times, the checksum of its data, and the first wrong
 /// block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
@@ -61,7 +62,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         self.buf
     }
 
-    /// Executes all cases that fit the test's blocks and the buffer.
+    /// Executes all cases that fit the test's blocks and the buffer, and calls `report` with the
+    /// result of each.
     pub(super) async fn run_cases(
         &mut self,
         report: &mut impl FnMut(&StreamResult),
@@ -90,7 +92,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(verdict)
     }
 
-    /// Executes a case: with closed transfers, then with open ones.
+    /// Executes a case: first, each transfer is ended at once; then transfers stay open. Returns
+    /// the results of both.
     async fn run_case(&mut self, case: StreamCase) -> Result<StreamResult, Error> {
         let write = case.direction == Direction::Write;
         let closed = self.run(&case).await.map_err(|(_, error)| error)?;
@@ -144,7 +147,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         })
     }
 
-    /// Executes the requests of a case, and a flush after writes.
+    /// Executes the requests of a case, and a flush after writes. Returns their times, the checksum
+    /// of the data that were read, and the first wrong block.
     async fn run(&mut self, case: &StreamCase) -> Result<Run, Broken> {
         let mut run = Run { sum: SEED, ..Run::default() };
         let write = case.direction == Direction::Write;
@@ -186,7 +190,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(run)
     }
 
-    /// Reads or writes blocks by one request; returns how long the request took, in ns.
+    /// Reads or writes `blocks` blocks by one request. The data are in the buffer from its block
+    /// `shift` on. Returns how long the request took, in ns.
     async fn moved(
         &mut self,
         direction: Direction,
@@ -205,8 +210,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(self.stack.now_ns() - began_ns)
     }
 
-    /// Writes known data to the blocks behind the run (the guard), to find out whether the run
-    /// changes them.
+    /// Writes known data to the blocks directly after those of the test (the guard), to find out
+    /// whether the test changes them.
     async fn guard(&mut self, case: &StreamCase) -> Result<(), Error> {
         let lba = self.test.lba + u64::from(case.all_blocks());
         self.guarded = self.version;

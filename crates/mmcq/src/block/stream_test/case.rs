@@ -1,4 +1,5 @@
-//! The cases of the test of open transfers.
+//! The cases of the test of open transfers: sequences of requests that continue the transfer of the
+//! request before.
 
 use crate::engine::BLOCK_BYTES;
 use crate::host::Direction;
@@ -28,11 +29,11 @@ pub struct StreamCase {
 const COUNT_MAX: u32 = 0xffff;
 /// Number of requests after which a case with [`between`](StreamCase::between) reads another block.
 pub(super) const BETWEEN: u32 = 5;
-/// Blocks behind a run of writes that must be unchanged.
+/// Number of blocks behind a series of writes that are checked to be unchanged.
 pub(super) const GUARD: u32 = 8;
 const MS: u64 = 1_000_000;
 
-/// Returns a run of requests of equal size without pauses.
+/// Returns a run of `requests` reads of `blocks` blocks each, without pauses.
 const fn run(requests: u32, blocks: u32) -> StreamCase {
     StreamCase {
         direction: Direction::Read,

@@ -14,7 +14,7 @@ pub(super) const fn mixed(value: u64) -> u64 {
     value ^ value >> 29
 }
 
-/// Returns the eight bytes as a number.
+/// Returns the first eight bytes as a little-endian number; 0 if there are fewer.
 fn number_of(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -34,8 +34,9 @@ const fn word(lba: u64, version: u32, at: usize) -> u64 {
     }
 }
 
-/// Fills the memory of a request with the data that write number `version` of the test writes from
-/// the block `lba` on. The request's memory begins `shift` blocks after the begin of the buffer.
+/// Fills the memory of a request of `blocks` blocks with the data that write number `version` of
+/// the test writes from the block `lba` on. The request's memory begins `shift` blocks after the
+/// begin of the buffer.
 pub(super) fn fill(buf: &mut [u8], lba: u64, shift: u32, blocks: u32, version: u32) {
     let memory = buf.chunks_exact_mut(BLOCK_BYTES as usize).skip(shift as usize);
     for (block, lba) in memory.take(blocks as usize).zip(lba..) {
@@ -45,13 +46,14 @@ pub(super) fn fill(buf: &mut [u8], lba: u64, shift: u32, blocks: u32, version: u
     }
 }
 
-/// Returns whether a block has exactly the data that the run with number `version` wrote to the
-/// block `lba`.
+/// Returns whether a block has exactly the data that the test's series of requests with number
+/// `version` wrote to the block `lba`.
 pub(super) fn is_block(block: &[u8], lba: u64, version: u32) -> bool {
     block.chunks_exact(8).enumerate().all(|(at, bytes)| number_of(bytes) == word(lba, version, at))
 }
 
-/// Returns the block to which a run up to `version` has written these data; `None`: no run has.
+/// Returns the number of the block to which a test run with a number up to `version` has written
+/// these data, by the mark in the data; `None`: no such run has written them.
 pub(super) fn holder(block: &[u8], version: u32) -> Option<u64> {
     let (lba, tag) = (number_of(block), number_of(block.get(8..)?));
     let by = tag.checked_sub(TAG).and_then(|by| u32::try_from(by).ok()).filter(|by| *by <= version)?;

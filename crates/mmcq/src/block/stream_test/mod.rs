@@ -44,23 +44,25 @@ impl StreamTest {
     /// Number of blocks that all cases need: more than a block count register can hold.
     pub const BLOCKS: u32 = 67_000;
 
-    /// Makes a test of reads, which writes nothing. Cases that need more than these blocks are left
-    /// out.
+    /// Makes a test of reads of the `blocks` blocks from `lba` on, which writes nothing. Cases that
+    /// need more blocks are left out.
     pub const fn reads(lba: u64, blocks: u32) -> Self {
         StreamTest { direction: Direction::Read, lba, blocks }
     }
 
-    /// Makes a test of writes. *The content of these blocks is lost.* Cases that need more blocks
-    /// are left out.
+    /// Makes a test of writes to the `blocks` blocks from `lba` on. *The content of these blocks is
+    /// lost.* Cases that need more blocks are left out.
     pub const fn writes(lba: u64, blocks: u32) -> Self {
         StreamTest { direction: Direction::Write, lba, blocks }
     }
 }
 
-/// Tests whether open transfers are right on this controller with this card, and how fast they are.
-/// `report` gets the result of each case. The data of requests go through `buf`. Cases that need a
-/// larger buffer are left out; a buffer of 512 KiB that is aligned to its size is enough for all
-/// boundaries. `pause` waits for a number of nanoseconds, and does not use the stack.
+/// Tests whether open transfers give the right data on this controller with this card, and how fast
+/// they are. In an open transfer, a request continues the multi-block read or write of the request
+/// before, without a new command. `report` gets the result of each case. The data of requests go
+/// through `buf`. Cases that need a larger buffer are left out; a buffer of 512 KiB that is aligned
+/// to its size is enough for all boundaries. `pause` waits for a number of nanoseconds, and does
+/// not use the stack.
 ///
 /// No other client should use the card during the test. The card has been brought up before. The
 /// call sets [`Config::stays_open`](crate::engine::Config::stays_open), and restores it at the end

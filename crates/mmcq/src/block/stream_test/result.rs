@@ -4,7 +4,7 @@ use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
 use core::fmt;
 
-/// The times of one run: the requests of a case, sent once.
+/// The times of one run. A run sends all requests of a test case once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTimes {
     /// Time that the client has waited for its requests and for the flush after writes, in
@@ -18,18 +18,19 @@ pub struct StreamTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {
-    /// The data are right, and requests have continued an open transfer.
+    /// The data are right, and requests have continued an open transfer (a CMD18 or CMD25 that was
+    /// not ended).
     Right,
     /// The data are right. No request has continued an open transfer: the driver closes each
     /// transfer for such memory or such requests.
     NotKept,
-    /// The data of both runs are the same. But the card has the same data in too many blocks, so an
-    /// error could not be seen.
+    /// The data of both runs are the same. But the card has the same data in too many blocks, so
+    /// the test could not have found an error.
     Unproven,
     /// The engine has repeated requests: the controller could not begin or continue an open
     /// transfer.
     Repeated {
-        /// Number of phases that have failed or never ended.
+        /// Number of transfers that have failed or never ended.
         faults: u32,
     },
     /// The data that were read, or read back, are not the data that should be there.
@@ -78,17 +79,17 @@ impl fmt::Display for StreamOutcome {
     }
 }
 
-/// The result of a case.
+/// The result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamResult {
     /// The case that was executed.
     pub case: StreamCase,
-    /// Times with each transfer closed.
+    /// Times of the run in which each transfer was closed at the end of its request.
     pub closed: StreamTimes,
     /// Times of the run in which transfers were kept open.
     pub open: StreamTimes,
-    /// Number of transfers that continued an open one.
+    /// Number of transfers that continued the one before, without a new command.
     pub continued: u32,
     /// What the case has shown.
     pub outcome: StreamOutcome,
@@ -117,13 +118,15 @@ impl fmt::Display for StreamResult {
     }
 }
 
-/// The verdict of a test: the number of cases with each outcome.
+/// The verdict of a test of open transfers ([`StreamCase`](super::StreamCase)): the number of cases
+/// with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamVerdict {
     /// Cases in which requests have continued open transfers, with the right data.
     pub right: u16,
-    /// Number of cases with the right data in which no transfer stayed open.
+    /// Number of cases with the right data in which no transfer stayed open from one request to the
+    /// next.
     pub not_kept: u16,
     /// Number of cases that cannot show an error, because the card has the same data everywhere.
     pub unproven: u16,
@@ -135,8 +138,9 @@ pub struct StreamVerdict {
 }
 
 impl StreamVerdict {
-    /// Returns whether the test has shown that open transfers of this kind are safe, so that a
-    /// board may enable them.
+    /// Returns whether the test has shown that open transfers of the tested kind (reads or writes)
+    /// are safe: at least one case was right, and none failed or was without proof. Then a board
+    /// may enable them.
     pub const fn may_be_switched_on(&self) -> bool {
         self.right > 0 && self.failed == 0 && self.unproven == 0
     }

@@ -100,16 +100,17 @@ pub enum IoError {
     Packet {
         /// Length of the packet by its header, in bytes.
         bytes: u32,
-        /// Largest length that a packet could have here, in bytes.
+        /// Largest length that is valid for this packet, in bytes: the smaller of the buffer and
+        /// the protocol's limit.
         max_bytes: u32,
-        /// Type of the packet by its header.
+        /// Type of the packet, as its header says.
         kind: u8,
     },
 }
 
-/// Returns the data in the response to a CMD52 or CMD53 at this register, or the reason of a
-/// refusal. Flags about the command before are ignored: the card has executed the present command,
-/// which must not be repeated.
+/// Returns the data in the response to a CMD52 or CMD53 at register `addr` of this function, or the
+/// reason of a refusal. Flags about the command before are ignored: the card has executed the
+/// present command, which must not be repeated.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, IoError> {
     let why = if response.out_of_range() {
         Refusal::OutOfRange

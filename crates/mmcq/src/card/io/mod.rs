@@ -99,8 +99,8 @@ impl IoCard {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// Returns a number that distinguishes the card from others. For a combo card it is the number
-    /// of the memory. An I/O card without memory has no serial number, so its number is made of
+    /// Returns a number that distinguishes the card from others. A combo card has the identity of
+    /// its memory part. An I/O card without memory has no serial number, so its number is made of
     /// manufacturer, product and functions.
     pub(crate) fn identity(&self) -> u32 {
         let Some(memory) = &self.memory else {
@@ -287,7 +287,9 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.fail(Error::NoCard)
     }
 
-    /// Sends CMD5 with the host's voltage window until the card has powered up.
+    /// Sends CMD5 with the voltages that host and card share (`inquiry`: the card's response to a
+    /// CMD5 without voltages), again and again until the card has powered up. `s18r`: requests 1.8
+    /// V on the signal lines. Returns the last response.
     async fn power_up(&mut self, inquiry: R4, s18r: bool) -> Result<R4, Failed> {
         let request = cmd::io_send_op_cond(inquiry.voltages() & Ocr::V27_36, s18r);
         for _ in 0..=limits::INIT_NS / POWER_UP_POLL_NS {
@@ -328,7 +330,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.direct(addr, cmd::io_read(0, addr)).await
     }
 
-    /// Writes a register of function 0, and checks that the bits of `mask` read as written.
+    /// Writes `wrote` to the register `addr` of function 0, and checks that the bits of `mask` read
+    /// as written.
     async fn write(&mut self, addr: u32, wrote: u8, mask: u8) -> Result<(), Failed> {
         let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
         match (read ^ wrote) & mask {
@@ -348,7 +351,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.parsed(Cccr::parse(&bytes))
     }
 
-    /// Reads the tuples of a function; 0 reads the common tuples.
+    /// Reads the tuples of a function (0: the common tuples), from the address `pointer` on.
     async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
         let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
@@ -396,7 +399,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
 
     /// Sets four data lines if card and host support them. Then switches off the pull-up on DAT3,
     /// which only serves to detect a card. `memory`: the memory part of a combo card, which must
-    /// support four lines too.
+    /// support four lines too. Returns the width that is set.
     async fn set_width(
         &mut self,
         bounds: &Bounds,
@@ -429,7 +432,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(Width::W4)
     }
 
-    /// Switches to a faster timing: card, host, clock, tuning. Returns the clock in hertz.
+    /// Switches to the faster timing `timing`: card, host, clock, tuning. `combo`: the card has a
+    /// memory part too. Returns the clock in hertz.
     async fn switch(
         &mut self,
         bounds: &Bounds,
@@ -487,7 +491,7 @@ fn wants_18(bounds: &Bounds) -> bool {
 }
 
 /// Returns the fastest timing that card, host and options allow. `memory`: the memory part of a
-/// combo card.
+/// combo card. `signal18`: the signal lines have 1.8 V. `width`: number of data lines.
 fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),

@@ -9,13 +9,13 @@ use wire::Wire;
 
 pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
-/// Longest time of a command without data. On the wire it takes microseconds, and one or two
+/// Longest time in ns of a command without data. On the wire it takes microseconds, and one or two
 /// milliseconds at 100 kHz, the slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Time that the engine waits beyond the card's limit; only needed if the controller's own timer
 /// has failed.
 pub(super) const SLACK_NS: u64 = 50_000_000;
-/// Time until the engine tries a start again that was refused because the lines were in use.
+/// Time in ns until the engine tries a start again that was refused because the lines were in use.
 pub(super) const START_RETRY_NS: u64 = 10_000;
 /// Longest time for which the engine repeats a start that was refused because the lines were in
 /// use. No card is busy for longer after a write [SD 4.6.2.2], so lines that are still in use will
@@ -31,39 +31,44 @@ const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 pub struct Span {
     /// The phase: its command and its data.
     pub phase: Phase,
-    /// Time at which the controller got the phase, in nanoseconds.
+    /// Time in ns at which the engine passed the command and its data to the controller.
     pub began_ns: u64,
-    /// Time at which the engine learned that the phase had ended, in nanoseconds.
+    /// Time at which the engine learned that the phase (a command with its data and busy) had
+    /// ended, in nanoseconds.
     pub ended_ns: u64,
 }
 
-/// The results of starting a phase on the controller.
+/// The results of an attempt to start a phase (a command with or without data) on the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The controller has accepted the phase and executes it.
+    /// The controller has accepted the phase (a command with its data) and executes it.
     Started,
-    /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
-    /// refusal.
+    /// The lines are in use, and the engine tries again soon. `first`: this command was refused for
+    /// the first time.
     Again { first: bool },
-    /// The lines were still in use when the time limit since the first refusal had passed.
+    /// The command was not started: the lines were still in use when the time limit since the first
+    /// refusal had passed.
     Late,
-    /// The controller does not support the phase.
+    /// The controller does not support this command, or its data.
     Unsupported,
 }
 
-/// The driver, and the phase that it works on.
+/// The driver, and the phase (a command with its response, data and busy) that it executes.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Bus<H> {
-    /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
+    /// Whether the controller refuses the phase (the command with its data and busy) since
+    /// `began_ns`, so that it is not started yet.
     blocked: bool,
-    /// The phase that the controller has, or is about to get.
+    /// The phase (a command with its data) that the controller executes, or that is the next to
+    /// start.
     phase: Phase,
-    /// Time at which the controller got the phase, in nanoseconds.
+    /// Time in ns at which the controller got the phase `phase`, or first refused it.
     began_ns: u64,
     wire: Wire,
-    /// The phase that ended last.
+    /// The phase (a command with or without data) that ended last, and when it began and ended;
+    /// `None`: none has ended.
     last: Option<Span>,
     host: H,
 }
@@ -83,6 +88,15 @@ impl<H> Bus<H> {
         &mut self.host
     }
 
+    /// Returns whether the host declares that it can continue an open transfer.
+    #[inline(always)]
+    pub fn may_continue(&self) -> bool
+    where
+        H: Host,
+    {
+        H::CONTINUES && self.host.caps().continue_data
+    }
+
     #[inline(always)]
     pub fn wire(&self) -> &Wire {
         &self.wire
@@ -98,13 +112,14 @@ impl<H> Bus<H> {
         &self.phase
     }
 
-    /// Sets the phase that the controller gets next.
+    /// Sets the next command with its data (a [`Phase`]) for the controller; does not start it.
     #[inline(always)]
     pub fn prepare(&mut self, phase: Phase) {
         self.phase = phase;
     }
 
-    /// Handles the driver's answer to the start of a phase: the phase was started, or refused.
+    /// Handles the driver's answer when a command (a [`Phase`]) was to be started: it was started,
+    /// or refused because the lines are in use or because of an error.
     #[inline(always)]
     pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
         match result {
@@ -143,7 +158,7 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Clears the note that the lines were in use when the phase was to start: the phase has
+    /// Clears the note that the lines were in use when a command was to be started: the command has
     /// failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
@@ -155,15 +170,15 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data. Call it only while a transfer is in
-    /// progress.
+    /// Returns whether the phase that the controller has transfers data; a phase is a command with
+    /// or without data. Call it only while a transfer is in progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Records the phase that has ended as the last one. `now_ns`: time at which the engine learned
-    /// of the end.
+    /// Stores the phase that has just ended, as the last one. `now_ns`: time at which its end was
+    /// reported to the engine.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
@@ -181,15 +196,18 @@ impl<H> Bus<H> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Starts the prepared phase on the controller, with this memory for its data.
+    /// Starts the prepared command (phase) on the controller. Its data use the memory of
+    /// `segments`, and the controller's own timer is set to `timeout_ns`. Returns whether the
+    /// controller has accepted it.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start(&self.phase, segments, timeout_ns);
         self.note_start(result, now_ns)
     }
 
-    /// Starts the prepared phase as [`start`](Self::start) does, for phases that drivers start in
-    /// fewer instructions.
+    /// Starts the prepared phase (a command with its data) as [`start`](Self::start) does, by the
+    /// driver's method for common commands, which needs fewer instructions. `timeout_ns`: how long
+    /// the controller waits for the card.
     #[inline(always)]
     pub fn start_fast(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start_fast(&self.phase, segments, timeout_ns);
@@ -255,8 +273,8 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// Tests that each phase has its own time limit for refusals of its start: the time that an
-    /// earlier phase was refused does not count.
+    /// Tests that each command has its own time limit for refusals of its start: the time that an
+    /// earlier command was refused does not count.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

@@ -16,7 +16,8 @@ const LAST_CLOCKS: u64 = 8;
 /// The settings of the bus, and the state of its tuning.
 #[derive(Debug)]
 pub(in super::super) struct Wire {
-    /// Wire time of a block at the present clock and width, if each line carries one bit a clock.
+    /// Wire time in ns of a block at the present clock and width, if each line carries one bit a
+    /// clock.
     block_ns: u64,
     clock_hz: u32,
     width: Width,
@@ -72,7 +73,7 @@ impl Wire {
         2 * u64::from(blocks) * self.block_ns
     }
 
-    /// Returns the shortest time of this many blocks on the wire.
+    /// Returns the shortest time in ns of `blocks` blocks on the wire.
     pub fn bits_ns(&self, blocks: u32) -> u64 {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }
@@ -114,13 +115,13 @@ impl Wire {
         self.doubted
     }
 
-    /// Clears the note that the sampling point may be wrong, since a tuning has run or was
-    /// attempted, or the platform has been told. Returns true if there was such a note.
+    /// Clears the note that the sampling point may be wrong: a tuning has run or was attempted, or
+    /// the request for a tuning was passed to the platform. Returns true if there was such a note.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }
 
-    /// Returns timing, width and clock as they were set last.
+    /// Returns timing, width and clock (in hertz) as they were set last.
     pub fn mode(&self) -> (Timing, Width, u32) {
         (self.timing, self.width, self.clock_hz)
     }

@@ -23,8 +23,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the chain has a write before the transfer with the number `passed`; false if
-    /// that number is not known.
+    /// Returns whether the chain (a list of transfers) has a write before the transfer with the
+    /// number `passed`; false if that number is not known.
     pub(in crate::engine) fn has_written(&self, passed: Option<u8>) -> bool {
         let links = self.chains().map_or(&[][..], |chains| chains.links());
         let before = links.iter().take(usize::from(passed.unwrap_or(0)));
@@ -59,7 +59,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Ends the chain if the phase that has failed is a chain; otherwise does nothing.
+    /// Handles a failure: ends the chain (transfers that the controller executes from one list) if
+    /// the controller has one; otherwise does nothing.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.lane.has_chain() {
@@ -115,8 +116,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends or puts back the requests of a chain that failed, after a reset: the controller does
-    /// not use their memory any more.
+    /// Ends or puts back the requests of a chain (a list of transfers) that failed, after a reset:
+    /// the controller does not use their memory any more.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {

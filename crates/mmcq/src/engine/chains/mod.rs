@@ -38,7 +38,7 @@ use crate::sched::{ChainStats, Lanes, Policy, Profile};
 use crate::spec::command;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the controller has a chain, or is about to get one.
+    /// Returns whether the controller has a chain (a list of transfers), or is about to get one.
     #[inline(always)]
     pub(in crate::engine) fn has_chain(&self) -> bool {
         self.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
@@ -58,8 +58,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether a request waits that could be another transfer of the chain, in addition to
-    /// the requests in `part`, which are to be the first one.
+    /// Returns whether a request waits that could be the second transfer of a chain (a list of
+    /// several transfers). The requests in `part` are to be the first one.
     pub fn has_other_link<P: Profile>(&self, card: &Card, ledger: &Durability, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may =
@@ -94,9 +94,10 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
-    /// where several wait. A `most` below two switches chains off. If the engine has given chains
-    /// up, the call lets it try them again. The setting holds for every card.
+    /// Sends ordinary reads and writes to the controller in chains (lists) of at most `most`
+    /// transfers, where several wait. A `most` below two switches chains off. If the engine has
+    /// stopped using chains after failures, the call lets it try them again. The setting holds for
+    /// every card.
     ///
     /// Returns false if the profile sends no chains ([`Chained`](crate::sched::Chained)), or the
     /// controller executes none ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says
@@ -119,22 +120,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// Returns the counters of chains; `None`: the profile sends no chains.
+    /// Returns the counters of chains (lists of transfers that the controller executes); `None`:
+    /// the firmware's [`Profile`] leaves chains out.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }
 
-    /// Begins a chain with the request `first`, if several transfers can go together. Returns true
-    /// if the engine has done something: it has started the chain, an ordinary transfer of these
-    /// requests, or a read of the card's status that must come before; or it has ended `first` with
-    /// an error.
+    /// Begins a chain (a list of transfers) with the request `first`, if several transfers can go
+    /// together. Returns true if the engine has done something: it has started the chain, an
+    /// ordinary transfer of these requests, or a read of the card's status that must come before;
+    /// or it has ended `first` with an error.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
-    /// Returns whether a chain may begin now: the card ends transfers by itself, its addresses have
-    /// no more than 32 bits, and no cause forbids at present to collect requests.
+    /// Returns whether the engine may begin to collect transfers for a chain now: the card ends
+    /// transfers by itself, its addresses have no more than 32 bits, and nothing in the engine's
+    /// state (such as a failure that is handled) forbids it.
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
@@ -337,7 +340,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes the requests of a chain: all of its transfers have ended well.
+    /// Completes the requests of a chain (a list of transfers): all of its transfers have ended
+    /// well.
     fn chain_ended(&mut self, now_ns: u64) {
         self.lane.set_idle();
         self.timers.clear();

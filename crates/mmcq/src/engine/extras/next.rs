@@ -9,14 +9,14 @@ use crate::spec::command::Command;
 /// engine carries it out, and returns the card's status to the same part.
 #[derive(Debug)]
 pub(in super::super) enum Next {
-    /// Sends a command without busy.
+    /// Sends a command without busy. The place says which step of the request the command is.
     Command(Place, Command),
     /// Sends a command with busy; the number is the longest time of the busy in ns.
     Order(Place, Command, u64),
     /// Transfers whole blocks between the card and this memory. `changes`: they change blocks in
     /// the card's cache.
     Data { place: Place, command: Command, data: Data, segment: Segment, changes: bool },
-    /// Waits for this time in ns.
+    /// Waits for this time in ns. [`Place`] names the part that serves the request.
     Pause(Place, u64),
     /// Ends the present piece of the erase; the piece was erased.
     Erased,
@@ -27,7 +27,7 @@ pub(in super::super) enum Next {
 }
 
 impl Next {
-    /// Returns the step that ends a request with this error.
+    /// Returns the action by which a request that needs several commands ends with this error.
     pub const fn fail(error: Error) -> Next {
         Next::End(Err(error))
     }

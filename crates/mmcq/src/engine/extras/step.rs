@@ -11,7 +11,7 @@ pub(in super::super) enum Step {
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
-    /// CMD13, which polls for the end of busy after the command at this place.
+    /// CMD13, which polls for the end of busy after the command that `Place` names.
     Status(Place),
     /// A pause, in which nothing is sent.
     Pause(Place),
@@ -38,7 +38,7 @@ pub(in super::super) enum Place {
     Enter,
     /// CMD23 before a transfer of data in the partition.
     Count,
-    /// The transfer of data in the partition.
+    /// The command that transfers the data of a partition access.
     Move,
     /// CMD6 that switches back to the user area. The engine sends it by itself: no request asks for
     /// it.

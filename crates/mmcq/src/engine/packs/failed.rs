@@ -2,10 +2,11 @@
 //!
 //! If the data of a pack fail, each of its requests is tried alone, by the recovery ladder. The
 //! status after a packed write may show that an entry failed. Then EXT_CSD names the failed entry.
-//! The entries before it are done. The entries after it were not begun: they go back with their
-//! age, and the failure does not count against them. The failed entry is sent alone, and that
-//! attempt is its result. The entry before it is written again too, since some cards count from
-//! zero. If EXT_CSD names no entry, all of them are written again in order and one at a time.
+//! The entries before it are done. The entries after it were not begun: they return to the queue as
+//! the old requests that they are, and the failure does not count as one of their attempts. The
+//! failed entry is sent alone, and that attempt is its result. The entry before it is written again
+//! too, since some cards count from zero. If EXT_CSD names no entry, all of them are written again
+//! in order and one at a time.
 
 use super::super::batch::Batch;
 use super::super::card::Card;
@@ -29,8 +30,9 @@ const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Handles a status of the card. Returns true if it may show an error of a packed write; then
-    /// it completes no write, and the failed entry is searched first.
+    /// Handles a status of the card. Returns true if the status may show an error of a packed
+    /// write. Then the caller must not complete any write by this status; the engine first searches
+    /// the failed entry.
     #[inline(always)]
     pub fn pack_keeps(&mut self, status: u32) -> bool {
         let Some(packs) = self.packs_mut() else { return false };
@@ -117,7 +119,8 @@ impl<E, T: Lanes> Lane<E, T> {
         incident.doubt(slots);
     }
 
-    /// Forgets all packs: the card is gone, has been replaced, or will be brought up again.
+    /// Forgets all packs (several transfers sent as one packed command): the card is gone, has been
+    /// replaced, or will be brought up again.
     pub fn forget_packs<const N: usize, P: Profile>(
         &mut self,
         ledger: &mut Durability,
@@ -163,7 +166,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles the EXT_CSD that was read to find the failed entry.
+    /// Handles the EXT_CSD that was read to find which entry (request) of a packed command has
+    /// failed. `status`: status bits from the response of that read.
     pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().unmap_data(self.bus.host_mut());
         let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
@@ -202,7 +206,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
-    /// Marks all writes of the pack to be written again, one at a time.
+    /// Marks all writes of the packed command to be written again, one at a time: the card reported
+    /// an error (in the R1 `status`) and named none of them.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
         self.lane.set_fate(Fate::Known);
@@ -219,7 +224,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
     }
 
-    /// Handles a failed phase. If it belonged to a pack, the pack's requests go alone from now on.
+    /// Handles a failed phase (a command with its data). If the phase belonged to a pack (several
+    /// requests in one packed command), the pack's requests are sent one by one from now on.
     #[inline(always)]
     pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
         let Some(packs) = self.lane.packs_mut() else { return };

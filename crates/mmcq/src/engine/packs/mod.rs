@@ -39,20 +39,22 @@ const WRITES: u32 = 2 << 8;
 const ENTRIES_SHIFT: u32 = 16;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command for a pack is under way, other than the one with its data.
+    /// Returns whether a command that belongs to a packed command is under way, but not the one
+    /// that transfers its data.
     #[inline(always)]
     pub(in crate::engine) fn has_pack_step(&self) -> bool {
         self.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Records whether it is known which writes of the last pack have succeeded.
+    /// Records whether it is known which writes of the last packed command have succeeded.
     pub(in crate::engine) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.packs_mut() {
             packs.set_fate(fate);
         }
     }
 
-    /// Writes the entries into the header, in the card's format.
+    /// Writes the list of the collected transfers into `page`, as the header of a packed command in
+    /// the card's format. `write`: the packed command writes, otherwise it reads.
     pub fn write_header(&self, page: &mut DmaBuf, plan: &Plan, write: bool) {
         let Some(packs) = self.packs() else { return };
         page.fill(0);
@@ -97,8 +99,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns two values: whether the request may go in a packed command (alone or merged with
-    /// others), and whether it is a reliable write there.
+    /// Returns two values for the request of slot `index`: whether it may go in a packed command of
+    /// `direction` (alone or merged with others), and whether it is a reliable write there.
     pub fn is_packable(
         &self,
         card: &Card,
@@ -123,8 +125,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Returns whether another request waits that could be an entry of a pack, in addition to the
-    /// requests in `part`, which are to be the first entry.
+    /// Returns whether another request waits that could be an entry of a pack (packed command), in
+    /// addition to the requests in `part`, which are to be the first entry.
     pub fn has_second<P: Profile>(
         &self,
         card: &Card,
@@ -172,8 +174,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Begins the command that the last pack still needs (CMD13 for its status, or a read of
-    /// EXT_CSD), while nothing is in progress on the bus. Returns true if a command was begun.
+    /// Begins the command that is still needed to know the result of the last packed command (CMD13
+    /// for its status, or a read of EXT_CSD), while nothing is in progress on the bus. Returns true
+    /// if a command was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
@@ -197,16 +200,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a pack with the request `first`, if packs pay on this card. Returns true if the
-    /// engine has done something: it has started the pack, an ordinary transfer of these requests,
-    /// or a read of the card's status that must come before; or it has ended `first` with an error.
+    /// Begins a pack (several transfers sent as one packed command) with the request `first`, if
+    /// packs are faster on this card than single transfers. Returns true if the engine has done
+    /// something: it has started the pack, an ordinary transfer of these requests, or a read of the
+    /// card's status that must come before; or it has ended `first` with an error.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether a pack may begin now: the card knows CMD23, there is memory for the header,
-    /// and no cause stops packs.
+    /// Returns whether the engine may begin to collect transfers for a packed command now: the card
+    /// knows CMD23, there is memory for the header, and nothing in the engine's state (such as a
+    /// failure that is handled) forbids it.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();
@@ -301,8 +306,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the requests in `part` the next entry of the pack, a reliable write if `reliable`.
-    /// Returns false if their memory cannot be mapped.
+    /// Makes the requests in `part` the next entry of the pack (packed command), a reliable write
+    /// if `reliable`. Returns false if their memory cannot be mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -328,8 +333,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the entries of the pack on the controller: as a packed command if there are several,
-    /// as an ordinary transfer if there is one.
+    /// Starts the transfers that were collected for a packed command: as a packed command if there
+    /// are several, as an ordinary transfer if there is one.
     fn start_pack(&mut self, now_ns: u64) {
         let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;
@@ -375,7 +380,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if reliable { End::Reliable } else { End::Here },
         );
         if !reliable {
-            return self.begin_special_counted(now_ns);
+            return self.begin_counted(now_ns);
         }
         let count = command::set_block_count(self.batch.blocks(), true);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
@@ -388,9 +393,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Sends CMD23 of the pack's data as a separate phase. The controller's automatic CMD23 is not
-    /// used: if that CMD23 failed unseen, the card would take the header for data, and write all
-    /// data to wrong places.
+    /// Sends CMD23 for the data of a packed command, as a command of its own. The controller's
+    /// automatic CMD23 is not used: if that CMD23 failed unseen, the card would take the header for
+    /// data, and write all data to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

@@ -10,7 +10,7 @@ use crate::spec::response::R1;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
-    /// Classifies the failure.
+    /// Decides of which kind the failure is, such as damage on the bus or a refusal of the card.
     Classify,
     /// Counts those pieces of the request as done that were sent before the failure and have
     /// certainly succeeded.
@@ -66,11 +66,11 @@ pub struct RecoveryEvent {
     /// The card's status since this failure: the OR of all R1 that have come while it is being
     /// handled.
     pub status: u32,
-    /// The step that was taken.
+    /// The step of recovery that the engine took for this failure.
     pub step: RecoveryStep,
 }
 
-/// The last steps of recovery.
+/// The last steps that recovery has taken, with their times.
 #[derive(Debug)]
 pub(in super::super) struct Trace {
     // Separate arrays, since an array of structures would take a quarter more memory.
@@ -82,8 +82,8 @@ pub(in super::super) struct Trace {
 }
 
 impl Trace {
-    /// Number of steps of recovery that the trace stores; fewer on small cores, which have little
-    /// memory.
+    /// Number of the last steps of recovery that are stored; fewer on small cores, which have
+    /// little memory.
     const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {
@@ -97,7 +97,7 @@ impl Trace {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// Returns the steps, oldest first.
+    /// Returns the stored steps of recovery, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
         (0..kept).map(move |n| {
@@ -117,7 +117,8 @@ pub(super) enum Class {
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
     Command {
-        /// Whether a token is damaged: then a better sampling point may help.
+        /// Whether the command or its response arrived damaged (wrong CRC, end bit or index), and
+        /// not only failed to arrive: then a better sampling point may help.
         damaged: bool,
     },
     /// A data block is damaged or missing.

@@ -41,7 +41,8 @@ impl Failed {
         self.error
     }
 
-    /// Takes the error with which the requests end if recovery does not succeed.
+    /// Takes the error with which the requests end if recovery does not succeed; `None`: it was
+    /// taken before.
     #[inline(always)]
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
@@ -53,10 +54,10 @@ impl Failed {
         self.status = 0;
     }
 
-    /// Clears the status bits that the card has reported since the failure, except errors that the
-    /// engine has not handled yet: the card reports these only once. With `is_busy` the engine was
-    /// polling a busy card, so all errors of these statuses stay. `of_order`: more errors to keep,
-    /// which the card reported while it was busy after a command.
+    /// Clears the status bits that the card has reported since the failure, because recovery has
+    /// handled them. Errors that the card reports only once stay in two cases: with `is_busy` (the
+    /// engine was polling a busy card) all of them, and always those in `of_order`, which the card
+    /// reported while it was busy after a command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;
@@ -68,8 +69,8 @@ impl Failed {
         self.status |= status;
     }
 
-    /// Returns whether the card has accepted the command, and only the end of its busy was not
-    /// seen. If the controller stayed silent, the card itself must have reported that it programs.
+    /// Returns whether the card has accepted the command, and only the end of its busy is missing.
+    /// If the controller stayed silent, the card itself must have reported that it programs.
     pub fn is_in_busy(&self) -> bool {
         match self.error() {
             Some(Error::Host(fault)) => fault.stage == Stage::Busy && fault.cause == Cause::Timeout,

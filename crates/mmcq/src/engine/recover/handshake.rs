@@ -11,7 +11,7 @@ use core::task::Waker;
 /// may change in any version.
 pub trait Handshake {
     /// Takes the [`ServiceRequest`] that the engine has made to the supervisor. Each is returned
-    /// once.
+    /// once; `None`: there is no new one.
     fn take_service_request(&mut self) -> Option<ServiceRequest>;
 
     /// Sets the waker of the supervisor. `None`: there is no supervisor any more.

@@ -23,7 +23,7 @@ const GAP_NS: u64 = 5_000_000_000;
 /// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// Time limit, in ns, to bring up a new card; each extension by the supervisor restarts it. A
-/// forced erase alone may be one phase of three minutes.
+/// forced erase alone may be one command with three minutes of busy.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
@@ -52,7 +52,7 @@ pub enum ServiceRequest {
     Dismissed,
 }
 
-/// State of the engine's requests for help.
+/// State of the engine's requests to the supervisor, which sends commands for recovery and upkeep.
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
@@ -65,7 +65,7 @@ pub(in super::super) struct Helping {
     rest: Resting,
     /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
-    /// Whether a card came or went, and no supervisor has been notified.
+    /// Whether a card was inserted or removed, and no supervisor has been told yet.
     untold: bool,
     /// Pause before a card that could not be brought up is tried again; 0: there is no such card.
     retry_ns: u64,
@@ -76,15 +76,16 @@ pub(in super::super) struct Helping {
 /// Progress of the supervisor's commands to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Nothing has been sent to the card yet.
+    /// The supervisor has sent no command to the card yet for the present request for help.
     Unbegun,
     /// The supervisor sends commands to the card, the last of which began at this time, in
     /// nanoseconds.
     Step(u64),
-    /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
+    /// The machine was suspended: the time between two commands of the supervisor was longer than
+    /// [`GAP_NS`].
     Gap,
-    /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
-    /// is not restarted again.
+    /// The machine was suspended, so the supervisor's time limit was restarted. It is restarted
+    /// only once for each request for help.
     Again,
 }
 
@@ -101,8 +102,8 @@ impl Helping {
         waker: None,
     };
 
-    /// Returns whether the engine waits for help from the supervisor, which may or may not have
-    /// begun.
+    /// Returns whether the engine waits for the supervisor's help. The supervisor may have begun to
+    /// help, or not.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }
@@ -113,13 +114,14 @@ impl Helping {
         self.supervisor
     }
 
-    /// Notes whether there is a supervisor.
+    /// Sets whether the engine has a supervisor (`there`): the future that helps the engine to
+    /// recover.
     #[inline(always)]
     pub fn set_supervisor(&mut self, there: bool) {
         self.supervisor = there;
     }
 
-    /// Returns whether there is a request that the supervisor has not taken yet.
+    /// Returns whether the engine has a request for help that the supervisor has not taken yet.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
@@ -129,13 +131,15 @@ impl Helping {
         self.wanted() || self.rest == Resting::Over
     }
 
-    /// Returns whether the supervisor has taken the request and not answered yet.
+    /// Returns whether the supervisor works on the engine's request for help: it has taken the
+    /// request and not answered yet.
     pub fn is_at_it(&self) -> bool {
         self.asked.is_some() && self.taken
     }
 
-    /// Returns whether the engine requests help because of a fault (a tuning, a slower mode, a new
-    /// initialisation or a power cycle), and not for a chore.
+    /// Returns whether the engine has asked the supervisor for help because of a fault: a tuning, a
+    /// slower mode, a new initialisation or a power cycle. Regular upkeep of the card does not
+    /// count.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,
@@ -175,8 +179,9 @@ impl Helping {
         }
     }
 
-    /// Notes that the supervisor begins the card's rest that the engine has requested. Returns
-    /// false if the engine has not requested it, or the supervisor has not taken the request.
+    /// Records that the supervisor begins to put the card to rest (to stop its clock, or to let it
+    /// sleep), as the engine has requested. Returns false if the engine has not requested it, or
+    /// the supervisor has not taken the request.
     pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
@@ -203,7 +208,8 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor is asked to
+    /// end.
     Over,
 }
 
@@ -219,7 +225,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns whether the supervisor has a request for a chore: work on a card that has no fault.
+    /// Returns whether the supervisor has a request for periodic work on a card that has no fault,
+    /// such as a tuning.
     pub fn has_chore(&self) -> bool {
         matches!(
             self.helping().asked,
@@ -418,7 +425,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.ask_for(help, now_ns);
     }
 
-    /// Requests help without counting a step of recovery: nothing has failed.
+    /// Requests the supervisor's help (commands for a chore, for example) although nothing has
+    /// failed. The request is not counted as a step of recovery.
     pub(in super::super) fn ask_for(&mut self, help: ServiceRequest, now_ns: u64) {
         let chore = matches!(
             help,
@@ -568,8 +576,9 @@ impl Incident {
         self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
-    /// Allows one more tuning after an initialisation, since the last tuning does not hold for the
-    /// present sampling point. Initialisations are bounded, so tunings are bounded too.
+    /// Allows recovery to tune once more. Called after an initialisation of the card, which makes
+    /// the earlier tuning void. The number of initialisations is limited, so that of tunings is
+    /// limited too.
     fn allow_retune(&mut self) {
         self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;

@@ -84,8 +84,8 @@ impl Incident {
         }
     }
 
-    /// Handles a transfer that went well while an incident was open. The incident ends, with two
-    /// exceptions. The request that the incident is about may still be queued: the transfer was
+    /// Handles a transfer that went well while recovery from a failure (an incident) is open. The
+    /// incident ends, with two exceptions. The failed request may still be queued: the transfer was
     /// another request's, or only a piece of it. Or that request may still need a flush.
     #[cold]
     pub fn went_well<const N: usize, P: Profile>(&mut self, slots: &Slots<N>, card: &mut Card) {
@@ -99,9 +99,9 @@ impl Incident {
         }
     }
 
-    /// Allows one tuning in this incident, and notes that it was used. Returns false if the
-    /// incident has used it already, if the last tuning was not long ago, or if there is no
-    /// supervisor.
+    /// Allows one new tuning while the present failure (incident) is handled, and records that it
+    /// was used. Returns false if one was used already, if the last tuning was not long ago, or if
+    /// there is no supervisor.
     pub fn spend_retune(&mut self, helping: &Helping, now_ns: u64) -> bool {
         let rested =
             self.retuned_ns == 0 || self.untuned || now_ns.saturating_sub(self.retuned_ns) >= RETUNE_PAUSE_NS;
@@ -221,11 +221,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// Continues with a control request that failed. A flush (also that of a durable write or
-    /// erase) is tried again if the card did not understand it, or took longer than the controller
-    /// could wait. The errors of the second flush are then the result. An erase whose piece only
-    /// ended late continues. Other control requests get their error: it is unknown how far they
-    /// got.
+    /// Continues with a control request (one that is neither a read nor a write) that failed. A
+    /// flush (also that of a durable write or erase) is tried again if the card did not understand
+    /// it, or took longer than the controller could wait. The errors of the second flush are then
+    /// the result. An erase is sent in parts: if a part only took longer than its deadline, the
+    /// next one follows. Other control requests get their error: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.lane.awaits_end_of_erase::<N, P>(&self.incident, &self.slots, self.services.memory(), true)
             && self.incident.failed.status() & R1::ERRORS == 0

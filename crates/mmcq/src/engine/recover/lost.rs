@@ -1,17 +1,29 @@
-//! Loss of the card. If it was removed, waiting requests end with an error. If it has lost its
-//! state, it is initialised again.
+//! Loss of a status, and loss of the card. If the card was removed, waiting requests end with an
+//! error. If it has lost its state, it is initialised again.
 
+use super::super::bus::Bus;
 use super::super::order::Order;
 use super::super::phases::Stage;
 use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, Kind};
 use super::{RecoveryStep, ServiceRequest};
-use crate::host::Host;
+use crate::host::{Auto, Host};
 use crate::sched::Profile;
 use crate::sched::tasks::Why;
+use crate::spec::command::Resp;
+use crate::spec::response::R1;
 
 impl Incident {
+    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
+    /// Without recovery these writes are not sent again: the lost status counts as an error.
+    pub fn note_lost_status<H, P: Profile>(&mut self, bus: &Bus<H>) {
+        if !P::RECOVERS {
+            return self.failed.hear(R1::ERROR);
+        }
+        self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
+    }
+
     /// Ends the writes that wait for a status, which will not come.
     #[cold]
     #[inline(never)]
@@ -66,9 +78,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// Requests that the card is initialised again, or power-cycled, although it has not lost its
-    /// state. Only that initialisation loses the data in the card's cache. So they do not count as
-    /// lost yet; in [`recover_lost_card`](Self::recover_lost_card) they do.
+    /// Requests that the supervisor initialises the card again or power-cycles it, although the
+    /// card has not lost its state. Data in the card's cache get lost only by that initialisation,
+    /// so they do not count as lost yet; [`recover_lost_card`](Self::recover_lost_card) counts
+    /// them.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();
@@ -113,9 +126,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 mod tests {
     use super::*;
 
-    /// Tests that the engine stops to wait for the result of a write that has ended with an error
-    /// of the transfer, and not by a status of the card. It also stops if the slot then gets
-    /// another write.
+    /// Tests that the engine stops waiting for the result of a write that has ended with an error
+    /// of the transfer, and not by a status of the card. It also stops waiting if the slot then
+    /// gets another write.
     #[test]
     fn a_write_that_has_ended_is_not_in_doubt() {
         for rewritten in [true, false] {

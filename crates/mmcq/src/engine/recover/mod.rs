@@ -34,10 +34,10 @@ use super::slot::{NONE, Slots};
 use super::supervisor::Supervisor;
 use super::timers::{Timers, later};
 use super::{BLOCK_BYTES, Count, Engine, Error, Kind};
-use crate::host::{Auto, BusOp, Cause, Direction, Host, Step};
+use crate::host::{BusOp, Cause, Direction, Host, Step};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Lanes, Profile};
-use crate::spec::command::{self, Resp};
+use crate::spec::command;
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
 use classify::{Class, by_status};
@@ -48,17 +48,18 @@ pub(super) use help::Helping;
 pub use help::ServiceRequest;
 use questions::state_pause_ns;
 
-/// Longest time of an incident, in addition to the card's own times for a read and a write.
+/// Longest recovery in ns from a failure (an incident), beyond the card's own times of reads and
+/// writes.
 const INCIDENT_NS: u64 = 12_000_000_000;
-/// Longest time of CMD12's response; CMD13 watches the busy after it.
+/// Time limit in ns of a CMD12 that recovery sends. A busy after the CMD12 is polled by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
+/// Most commands to the card that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
-/// How many times one incident repeats a tuning that a reset of the controller has lost.
+/// How many times recovery from one failure repeats a tuning that a controller reset has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends after a failed phase, before it takes a stronger measure.
+/// Most CMD12 that recovery sends after a failed command, before it takes a stronger measure.
 const STOPS_MAX: u8 = 3;
 
 /// The failure that recovery handles now, and the measures that recovery has taken for it.
@@ -71,29 +72,30 @@ pub(super) struct Incident {
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
-    /// Slot of the failed control request, or of the first request of the failed transfer.
+    /// Slot of the failed request, or of the first request of the failed transfer.
     owner: u8,
-    /// Number of uses of the slot `owner` at the time of that failure.
+    /// Number of uses of the slot `owner` when that request failed. If the slot has been used again
+    /// since, its request is another one.
     generation: u32,
     class: Class,
     /// Measures of recovery that were taken since the failure, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the failed phase was CMD23.
+    /// Whether the failed command was CMD23, which tells the card the length.
     counting: bool,
-    /// Whether the failed phase was CMD25.
+    /// Whether the failed command was CMD25.
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
-    /// Whether the failed phase should have continued an open transfer. Its requests are then tried
-    /// again with a new command, and the failure does not count as a try.
+    /// Whether the failed transfer should have continued an open one, without a command. Its
+    /// requests are then tried again with a new command, and the failure does not count as a try.
     again: bool,
-    /// Whether the tuning was requested because the card did not even respond to CMD13. Then
-    /// recovery cannot continue before the tuning.
+    /// Whether a tuning was requested because the card did not even respond to CMD13. Then recovery
+    /// cannot continue before this tuning.
     unheard: bool,
     /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,
-    /// Number of failed phases in the present round (pass) of recovery.
+    /// Number of failed commands in the present round (pass) of recovery.
     faults: u8,
     /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
@@ -193,12 +195,13 @@ impl Incident {
         }
     }
 
-    /// Returns whether recovery has already used this measure for the present failure.
+    /// Returns whether recovery has already taken this step for the present failure.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
 
-    /// Takes a measure that may be taken once. Returns false if it was taken before.
+    /// Records that recovery takes this step, which it may take once for each failure. Returns
+    /// false if it was taken before.
     fn spend(&mut self, step: RecoveryStep) -> bool {
         let bit = 1 << step as u16;
         let fresh = self.spent & bit == 0;
@@ -206,7 +209,7 @@ impl Incident {
         fresh
     }
 
-    /// Counts a step of recovery, and adds it to the trace.
+    /// Counts a step of recovery, and adds it to the list of the last steps in `record`.
     pub fn climb<P: Profile>(&mut self, record: &mut Record, step: RecoveryStep, now_ns: u64) {
         if !P::RECOVERS {
             return;
@@ -222,15 +225,10 @@ impl Incident {
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    /// Begins a pass of recovery: sets its counts of faults and of CMD12 commands to 0.
+    /// Begins to handle a failure (a pass): sets the counts of faults and of CMD12s to 0.
     pub fn begin_pass(&mut self, busy: &mut Busy) {
         (self.faults, self.stops) = (0, 0);
         busy.not_asked();
-    }
-
-    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
-    pub fn note_lost_status<H>(&mut self, bus: &Bus<H>) {
-        self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
     /// Marks the sampling point as lost, after a reset of the controller in a mode that needs
@@ -247,8 +245,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the engine's recovery.
-    /// This holds for raw phases (such as recovery's own), phases of I/O functions, changes of the
-    /// bus and pauses, and for all requests while no card is known.
+    /// This holds for single commands that are sent as given (raw), commands to I/O functions,
+    /// changes of the bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -276,7 +274,7 @@ impl<E, T: Lanes> Lane<E, T> {
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
 
-    /// Records that the phase in progress, or the wait for it, has failed with this error.
+    /// Records that the command in progress, or the wait for its end, has failed with this error.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, incident: &mut Incident, error: Error) {
@@ -310,7 +308,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.steps()
     }
 
-    /// Takes the failed transfer or request from the controller.
+    /// Begins recovery after `failure`, or handles the failure of one of recovery's own steps.
     #[cold]
     pub(super) fn recover(&mut self, failure: Failure, now_ns: u64) {
         match (failure, self.lane.stage()) {
@@ -365,8 +363,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };
-            if P::RECOVERS && !answered {
-                self.incident.note_lost_status(&self.bus);
+            if !answered {
+                self.incident.note_lost_status::<H, P>(&self.bus);
             }
             self.begin_pass(error, now_ns);
         }
@@ -443,8 +441,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Resets the controller after the supervisor has ended in the middle of a tuning: until a
-    /// reset the controller accepts only tuning blocks.
+    /// Resets the controller after the supervisor has stopped in the middle of a tuning. Until a
+    /// reset, the controller accepts only tuning blocks.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);
@@ -541,7 +539,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a failed phase of the recovery itself; `gone`: the controller has disappeared.
+    /// Handles a step of the recovery that has itself failed; `gone`: the controller is not there.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();
@@ -552,8 +550,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The lines were reset, and the CMD line is still in use: CMD13 was not even sent.
             Recovery::Status if unsent => self.escalate(now_ns),
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                if P::RECOVERS && !self.lane.owner_recovers(&self.slots, &self.card) {
-                    self.incident.note_lost_status(&self.bus);
+                if !P::RECOVERS || !self.lane.owner_recovers(&self.slots, &self.card) {
+                    self.incident.note_lost_status::<H, P>(&self.bus);
                 }
                 self.incident.faults = self.incident.faults.saturating_add(1);
                 self.reset(Recovery::Lines, now_ns);

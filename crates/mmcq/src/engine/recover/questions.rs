@@ -7,13 +7,13 @@ use super::super::timers::Timers;
 use super::{Incident, RecoveryStep};
 use crate::sched::Profile;
 
-/// Time between the first polls of the card's state. The pause doubles after each 16 polls, seven
-/// times in all: it is about a tenth of the wait so far.
+/// Time in ns between the first polls of the card's state. The pause doubles after each 16 polls,
+/// seven times in all: it is about a tenth of the wait so far.
 const STATE_INTERVAL_NS: u32 = 200_000;
 pub(super) const STATE_DOUBLINGS: u32 = 7;
 pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
 /// Most polls of the card's state in one pass of recovery; [`STATE_WAIT_NS`] is the time that they
-/// take together. Before the first poll, the failed phase has already used the longest time that
+/// take together. Before the first poll, the failed command has already used the longest time that
 /// the card needs for it.
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
@@ -25,8 +25,8 @@ pub(super) fn state_pause_ns(questions: u32) -> u64 {
 }
 
 impl Card {
-    /// Returns whether the incident's time limit allows another try. The time for the polls that
-    /// would follow if the try fails is included.
+    /// Returns whether the time limit of recovery from the failure allows another try. The time for
+    /// the polls that would follow if the try fails is included.
     pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
         let card_ns = self.plan().longest_ns();
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))

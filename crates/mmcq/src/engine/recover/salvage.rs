@@ -26,8 +26,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 impl<const N: usize> Batch<N> {
-    /// Marks those writes in progress of which earlier pieces were already sent: they are written
-    /// once more from their first block.
+    /// Marks those writes of the batch of which earlier blocks were already sent in another
+    /// transfer: they are written once more from their first block.
     pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
         if self.direction() != Direction::Write {
             return;
@@ -59,7 +59,7 @@ impl Incident {
         }
     }
 
-    /// Takes a write out of the queue, and marks it to be written once more:
+    /// Takes the write of slot `index` out of the queue, and marks it to be written once more:
     /// [`write_again`](Self::write_again) queues all its blocks.
     fn redo_waiting<const N: usize, P: Profile>(
         &mut self,
@@ -169,9 +169,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides the results of the writes that were sent before the failed transfer, at the end of a
-    /// pass of recovery. The card's status decides. If that status was lost, the writes are sent
-    /// once more.
+    /// Decides the results of the writes that were sent before the failed transfer, after recovery
+    /// has read the card's status. The status says whether the card has programmed them. If no
+    /// status was read, the writes are sent once more; an engine without recovery fails them.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {
@@ -225,15 +225,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a card that has lost its state: no status will show any more whether earlier writes
-    /// succeeded.
+    /// Handles a card that has lost its state (after a power loss or a reset): no status will show
+    /// any more whether earlier writes succeeded. These writes are handled like writes whose status
+    /// was lost on the bus.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();
     }
 
-    /// Ends a request whose memory goes out of scope. If the controller has the request, its
-    /// transfer is stopped first.
+    /// Ends the request `id` because its memory goes out of scope, with an error if it has no
+    /// result yet. If the controller still transfers its data, that transfer is stopped first.
     pub(in super::super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         self.take_from_card(id, now_ns);

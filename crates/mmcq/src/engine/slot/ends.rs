@@ -5,7 +5,8 @@ use super::{Slots, State, bits};
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
-    /// Returns the requests that wait for the card's next status.
+    /// Returns the writes whose data the card has received, and whose result the card's next status
+    /// will show. One bit for each slot.
     #[inline(always)]
     pub fn settling(&self) -> SlotSet {
         self.settling
@@ -47,13 +48,14 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Returns whether some request that has ended has no client. Its error, if it has one, is
-    /// still to be noted for the next flush.
+    /// Returns whether the future of some ended request was dropped before the end, so that no
+    /// client takes its result. An error of such a request must still be stored for the next flush.
     pub fn have_untold(&self) -> bool {
         bits(self.ended).any(|index| self.at(index).orphan())
     }
 
-    /// Takes the requests that have ended, to be completed.
+    /// Returns the set of the requests that have ended and are not complete yet, and clears the
+    /// set. The caller completes them.
     #[inline(always)]
     pub fn take_ended(&mut self) -> SlotSet {
         core::mem::take(&mut self.ended)
@@ -72,8 +74,9 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Gives this error to each write of which a piece was transferred. The write ends with it when
-    /// its turn comes. Returns false if there is no such write.
+    /// Stores this error as the answer to each queued or active write of which some blocks were
+    /// already transferred. The write ends with this answer when its place in the queue is reached.
+    /// Returns false if there is no such write.
     #[cold]
     pub fn fail_begun_writes(&mut self, error: Error) -> bool {
         let mut found = false;
@@ -99,8 +102,8 @@ impl<const N: usize> Slots<N> {
         self.unreported != 0
     }
 
-    /// Takes the slots that have a completion and were not reported yet: each is reported only one
-    /// time.
+    /// Returns the slots that have a completion and were not reported yet. Each is returned only
+    /// one time.
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)
@@ -114,7 +117,8 @@ impl<const N: usize> Slots<N> {
         bits(others).filter(|&index| self.at(index).state == State::Done).fold(0, |set, i| set | 1 << i)
     }
 
-    /// Removes a slot from the set of slots whose end has to be reported.
+    /// Removes a slot from the set of slots whose ended request must still be reported to the
+    /// caller of the engine.
     #[inline(always)]
     pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);

@@ -37,9 +37,9 @@ impl Flushers {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Queues a written request that needs a flush. It goes to the front; with `joins` it goes
-    /// behind the durable writes there, which are written first and share the flush. Each client
-    /// waits for its write, so at most N - 1 writes go before.
+    /// Queues the request of slot `index`, a written one that needs a flush. It goes to the front;
+    /// with `joins` it goes behind the durable writes there, which are written first and share the
+    /// flush. Each client waits for its write, so at most N - 1 writes go before.
     #[cold]
     #[inline(never)]
     pub fn requeue_for_flush(&mut self, index: u8, joins: bool) {
@@ -51,8 +51,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Sets whether a write that is sent now must be flushed after its status has come. `first`: none
-    /// of its blocks was sent before.
+    /// Sets whether a flush must follow the write in slot `index`, which is sent now, after its
+    /// status has come. `first`: none of the write's blocks was sent before.
     pub fn set_flush_after(&mut self, index: u8, after: bool, first: bool) {
         let bit = 1 << index;
         self.at_mut(index).set_flush_after(after);
@@ -62,8 +62,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Notes, for the writes that owe a flush, that a later request leaves the queue, which may change
-    /// their blocks.
+    /// Handles a write or erase that leaves the queue and may change the blocks of earlier durable
+    /// writes. Those of them whose flush has not ended yet are marked: they must not be sent again.
     #[cold]
     #[inline(never)]
     pub(super) fn cover(&mut self, index: u8) {
@@ -84,8 +84,9 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Returns whether some blocks of a write that owes a flush were changed by a later request. Such
-    /// a write must not be sent again, because it would replace later data.
+    /// Returns whether some blocks of a write, which is complete only after a flush, were changed
+    /// by a later request. Such a write must not be sent again, because it would replace later
+    /// data.
     pub fn is_covered(&self, index: u8) -> bool {
         self.covered & self.owing & (1 << index) != 0
     }
@@ -96,7 +97,8 @@ impl<const N: usize> Slots<N> {
         bits(self.settling).any(settles) || self.awaiting_flush().is_some()
     }
 
-    /// Returns the first queued write that is in the card's cache and waits for a flush.
+    /// Returns the slot of the first queued write that is in the card's cache and waits for a
+    /// flush; `None`: there is none.
     pub fn awaiting_flush(&self) -> Option<u8> {
         self.queue().find(|&at| self.at(at).awaits_flush())
     }

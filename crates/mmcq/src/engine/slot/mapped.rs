@@ -25,8 +25,8 @@ impl<const N: usize> Slots<N> {
         self.mapped = self.mapped.wrapping_add(1);
     }
 
-    /// Notes that the request's memory is about to be unmapped, or is lost. Returns false if it was
-    /// not mapped.
+    /// Notes that the memory of the request in slot `index` is about to be unmapped, or is lost.
+    /// Returns false if it was not mapped.
     #[inline(always)]
     pub fn take_mapped(&mut self, index: u8) -> bool {
         let slot = self.at_mut(index);
@@ -38,14 +38,14 @@ impl<const N: usize> Slots<N> {
         mapped
     }
 
-    /// Returns whether some queued request is perhaps not mapped.
+    /// Returns whether the memory of some queued request is perhaps not mapped for DMA.
     #[inline(always)]
     pub fn have_unmapped(&self) -> bool {
         self.unmapped
     }
 
-    /// Notes whether (`left`) a queued request was left without a mapping, because no mapping ahead
-    /// of its turn was free.
+    /// If `left` is true, notes that a queued request was left without a DMA mapping, since the
+    /// engine maps only a limited number of requests before their turn, or the mapping failed.
     #[inline(always)]
     pub fn leave_unmapped(&mut self, left: bool) {
         self.unmapped |= left;

@@ -44,8 +44,9 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Returns true if this queued read or write is known to be ordinary, and no other queued
-    /// request is known that it continues or that continues it. False: this is not known.
+    /// Returns true if the last search for neighbours has examined this queued read or write, and
+    /// has found that it is ordinary and has none. (A neighbour is a queued request that begins
+    /// where this one ends, or ends where it begins.) Otherwise returns false.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
@@ -65,8 +66,9 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.
-    /// From then on no queued request counts as without a neighbour.
+    /// Puts a request for the blocks from `start` on, before `end`, at the end of the queue. The
+    /// request continues a waiting one, or is continued by one. From then on no queued request is
+    /// marked as having no neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;
@@ -87,9 +89,10 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Returns how poorly this request fits behind the last request of a batch; 0 is the best fit.
-    /// The result is the sum of two penalties. 2: the two requests have different clients. 1: the
-    /// request continues another waiting request of its client, which would stay in the queue.
+    /// Returns how poorly this request fits behind the request `last`, the last one of a batch
+    /// (requests that share a transfer); 0 is the best fit. The result is the sum of two penalties.
+    /// 2: the two requests have different clients. 1: the request continues another waiting request
+    /// of its client, which would stay in the queue.
     #[inline(never)]
     pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;

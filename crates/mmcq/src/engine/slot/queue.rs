@@ -22,7 +22,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Adds a phase of an I/O function to the phases that wait outside of the queue.
+    /// Adds a command to an I/O function to the commands that wait outside of the queue.
     pub fn push_io(&mut self, index: u8) {
         self.next_age = self.next_age.wrapping_add(1);
         self.ios |= 1 << (index as usize % N);
@@ -30,13 +30,13 @@ impl<const N: usize> Slots<N> {
         self.at_mut(index).state = State::Queued;
     }
 
-    /// Returns whether a phase of an I/O function waits.
+    /// Returns whether a command of an I/O function (CMD52 or CMD53) waits.
     pub fn has_io(&self) -> bool {
         self.ios != 0
     }
 
-    /// Adds an urgent request, which is a part of the recovery, to the requests that wait outside
-    /// of the queue.
+    /// Adds the request of slot `index`, an urgent one that is a part of recovery, to the requests
+    /// that wait outside of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
@@ -48,19 +48,21 @@ impl<const N: usize> Slots<N> {
         bits(self.ios & self.urgents).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// Returns the phase of an I/O function that has waited longest.
+    /// Returns the slot of the queued command of an I/O function (CMD52 or CMD53) that has waited
+    /// longest; `None`: no such command is queued.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// Puts a new request at the end of the queue.
+    /// Puts the request of slot `index`, which is new, at the end of the queue.
     pub fn push_back(&mut self, index: u8) {
         let age = self.push_last(index);
         self.enter(index, age);
     }
 
-    /// Appends a request to the list of the queue, and returns its age.
+    /// Appends the request of slot `index` to the list of the queue. Returns its age: a number that
+    /// increases with each new request.
     #[inline(always)]
     pub(super) fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);
@@ -76,7 +78,8 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// Queues a read or write of these blocks. Used by the fast path (the path with few checks).
+    /// Queues a read or write in the slot `index`, whose blocks are those from `start` on, before
+    /// `end`. Used by the fast path (the path with few checks).
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
@@ -88,8 +91,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// Takes the head, a read or write of these blocks, from the queue: it is sent to the
-    /// controller.
+    /// Removes the head, a read or write, from the queue, since it is sent to the controller.
+    /// `start` is its first block, `end` the block after its last one.
     #[inline(always)]
     pub fn pop(&mut self, head: u8, direction: Direction, start: u64, end: u64) {
         let slot = self.at_mut(head);
@@ -110,7 +113,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Puts a request that was queued before at the front, with its old age.
+    /// Puts the request of slot `index`, which was queued before, at the front of the queue. Its
+    /// age still counts from its submission.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);
@@ -126,9 +130,10 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the remaining blocks of an erase, from `start` up to but not including `end`. They go
-    /// directly before the first waiting request that overlaps them, or that is a barrier other
-    /// than an erase. If there is no such request, they go to the end of the queue.
+    /// Queues the remaining blocks of the erase in slot `index`, from block `start` up to but not
+    /// including `end`. They go directly before the first waiting request that overlaps them, or
+    /// that is a barrier other than an erase. If there is no such request, they go to the end of
+    /// the queue.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);
@@ -147,8 +152,8 @@ impl<const N: usize> Slots<N> {
         self.barriers |= 1 << (index as usize % N);
     }
 
-    /// Queues a read or write that was queued before, with its old age: at the front, but behind
-    /// older reads and writes there.
+    /// Queues a read or write that was queued before. Its age counts from its first submission: it
+    /// goes to the front, but behind older reads and writes there.
     pub fn push_by_age(&mut self, index: u8) {
         let age = self.span(index).age;
         let younger = self
@@ -232,8 +237,9 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Marks as sent a read or write that was never in the queue. Stores its range of blocks, since
-    /// other requests are compared with it until a status of the card shows its result.
+    /// Marks as sent a read or write in the slot `index` that was never in the queue. Stores its
+    /// blocks (from `start` on, before `end`), since other requests are compared with them until a
+    /// status of the card shows its result.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);

@@ -34,7 +34,7 @@ told! {
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
     generation: u32;
-    /// Returns the blocks that are already transferred.
+    /// Returns how many of the request's blocks are already transferred.
     moved_blocks: u32;
     origin: Origin;
     rules: Rules;
@@ -162,7 +162,7 @@ impl Slot {
         self.state = State::Lost;
     }
 
-    /// Stores a buffer without a request in the slot, for `reclaim`.
+    /// Stores a buffer in a slot that has no request. The caller gets it back by `reclaim`.
     pub fn keep(&mut self, buf: DmaBuf) {
         (self.state, self.buf) = (State::Lost, buf);
     }
@@ -209,7 +209,7 @@ impl Slot {
         self.tried = !matches!(self.kind, Kind::Read { .. } | Kind::Flush);
     }
 
-    /// Sets whether the request must be flushed after its status has come.
+    /// Sets whether a flush of the card's cache must follow the request, after its status has come.
     pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
@@ -229,7 +229,7 @@ impl Slot {
         self.result = self.result.and(Ok(output));
     }
 
-    /// Notes that one transfer or task has moved all blocks of the request.
+    /// Notes that one transfer or task has moved all `blocks` blocks of the request.
     #[inline(always)]
     pub fn moved_all(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
@@ -238,7 +238,7 @@ impl Slot {
         }
     }
 
-    /// Adds blocks that were transferred.
+    /// Adds `blocks` to the number of the request's blocks that were transferred.
     #[inline(always)]
     pub fn moved_more(&mut self, blocks: u32) {
         self.moved_blocks += blocks;
@@ -247,7 +247,7 @@ impl Slot {
         }
     }
 
-    /// Sets how many blocks are done.
+    /// Sets how many blocks of the request are already transferred.
     pub fn set_moved(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
     }

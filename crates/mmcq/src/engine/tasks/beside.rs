@@ -28,7 +28,8 @@ use crate::spec::command::Command;
 use crate::spec::response::R1;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns CMD13 that reads which tasks are ready, if it is time for that.
+    /// Returns the CMD13 that reads which tasks are ready, and its step; `None`: it is not time for
+    /// that yet.
     pub fn question(&self, card: &Card, now_ns: u64) -> Option<(Step, Command)> {
         let asks = self.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
         let rca = card.target().map_or(0, |target| target.rca);
@@ -100,8 +101,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends the commands that describe the next task (CMD44, CMD45), during the data of another
-    /// task. Choosing the next task overwrites the batch, so afterwards the requests of the task
-    /// whose data are being transferred are put into the batch again.
+    /// task. Choosing the next task overwrites the batch (the requests of one transfer). So
+    /// afterwards the requests of the task whose data are being transferred are put into the batch
+    /// again.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };
@@ -117,7 +119,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.gather_task(&self.slots, self.lane.tasks(), executed);
     }
 
-    /// Handles a command for the queue that is on the CMD line during data.
+    /// Handles `turn`, an event in the life of a command that is sent for the card's queue during
+    /// the data of another one. Returns true if the controller has reported the end of this
+    /// command.
     pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => {}

@@ -3,7 +3,8 @@
 //! flushes the cache [SD 4.19, 5.8.2].
 //!
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
-//! that was written. Both commands transfer one block, in the engine's own page.
+//! that was written. Both commands transfer one block, in the memory that the engine has for
+//! registers (its *page*).
 
 use super::super::bus::SLACK_NS;
 use super::super::card::Card;
@@ -45,14 +46,15 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
     }
 
-    /// Returns whether the engine can switch the card's queue on and off: always for an eMMC; for
-    /// an SD card if the register with the switch is known, and the engine has memory for its page.
+    /// Returns whether the engine can switch the card's queue on and off. That is always so for an
+    /// eMMC. For an SD card the register with the switch must be known, and the engine must have a
+    /// memory block (page) for its content.
     pub fn knows_switch(&self, card: &Card, page: &DmaBuf) -> bool {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }
 
-    /// Unmaps the memory of a switch that has failed, or ended. The controller does not use it any
-    /// more.
+    /// Unmaps the memory of a command that was to switch the card's queue on or off, and that has
+    /// failed or ended. The controller does not use the memory any more.
     #[inline(always)]
     pub fn unmap_switch<H: Host>(&mut self, memory: &mut Memory, host: &mut H) {
         if self.tasks().is_some() && !self.has_control() {
@@ -62,7 +64,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl Card {
-    /// Returns the register of the queue's switch, if this is an SD card with one.
+    /// Returns the extension register by which the queue is switched on, if this is an SD card with
+    /// one.
     pub fn queue_register(&self, page: &DmaBuf) -> Option<Extension> {
         let target = self.target().filter(|target| !target.emmc && !target.extended_address)?;
         let FlushBy::SdCache { at, .. } = target.flush else { return None };
@@ -74,9 +77,9 @@ impl Card {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
     /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
-    /// is found beside the register of the cache. And the engine must have a page
-    /// ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
-    /// addresses of 38 bits, or the queue is too small to be of use.
+    /// is found beside the register of the cache. And the engine must have memory of its own for
+    /// registers ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card
+    /// has addresses of 38 bits, or the queue is too small to be of use.
     ///
     /// The queue of some cards damages data without an error.
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity
@@ -87,7 +90,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
-    /// Sends CMD49 that switches the queue on or off. The caller has emptied the queue.
+    /// Sends the CMD49 that switches the card's queue on (`on`) or off. The caller has emptied the
+    /// queue.
     pub(super) fn switch_sd_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         let Some(Dialect::Sd(queue)) = self.lane.tasks().map(|tasks| tasks.dialect()) else {
             return Turn::Pass;
@@ -111,7 +115,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_data(Step::Switch(on), sd::write_extr_single(at, 1), Direction::Write, now_ns)
     }
 
-    /// Sends CMD48, which reads the register that switches the queue.
+    /// Sends CMD48, which reads the register that switches the queue, to check that the switch has
+    /// happened. `on`: the queue was switched on (true) or off. `tries`: number of earlier reads
+    /// for this switch.
     pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
         let Some(at) = self.card.queue_register(self.services.memory().page()) else {
             return self.recover_lost_card(now_ns);
@@ -151,8 +157,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register
-    /// is not as it was written, it is read again, a bounded number of times.
+    /// Handles the end of the CMD48 that read the SD register of the card's queue, after a switch
+    /// of the queue to `on`. If the register does not show that state, it is read again, a bounded
+    /// number of times; `tries` reads were repeated so far. `status`: the R1 of the CMD48.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {

@@ -1,7 +1,7 @@
-//! Ordinary reads and writes while the controller's command queue engine has the lines, and nothing
-//! special is going on. There are three shortcuts. A request goes from `submit` to the doorbell
-//! without the queue. At the end of a task, its requests get their results directly. Then the next
-//! requests of the queue are sent directly.
+//! Fast path for ordinary reads and writes while the controller's command queue engine is on, and
+//! no error, flush or other special request is in progress. There are three shortcuts. A request
+//! goes from `submit` to the doorbell without the queue. At the end of a task, its requests get
+//! their results directly. Then the next requests of the queue are sent directly.
 //!
 //! This path is to tasks what the [fast path](super::super::fast) is to transfers. It skips the
 //! checks of [`hosted`](super::hosted), and leaves the same state as the path with these checks.
@@ -35,9 +35,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
     }
 
-    /// Returns whether a request of this direction for these blocks must wait, because they overlap
-    /// the blocks of another one: of a task that the command queue engine has, or of a write whose
-    /// status is not known.
+    /// Returns whether a read or write of these blocks must wait, because they overlap the blocks
+    /// of a task that the command queue engine has, or of a write whose status is not known.
     #[inline(always)]
     pub fn meets_rung<const N: usize>(
         &self,
@@ -53,7 +52,8 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts a request, and sends it to the command queue engine if that has space. Called while
-    /// nothing prevents that.
+    /// nothing prevents that. Returns the request's slot; `None`: the request was not accepted and
+    /// must be submitted the general way.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         let (direction, lba, blocks) = request.kind.span()?;
@@ -90,8 +90,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Describes a task of one request and rings its doorbell; the request is not queued any more.
-    /// Returns false if the general path has to continue.
+    /// Describes task `id` of one request (that of slot `index`) and rings its doorbell; the
+    /// request is not queued any more. Returns false if the command queue engine cannot use the
+    /// memory, or does not react to the doorbell: then the general path continues.
     #[inline(always)]
     fn ring_driven(
         &mut self,
@@ -136,7 +137,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles the interrupt of the command queue engine in the usual state: it is on, and is
-    /// neither halting nor being stopped.
+    /// neither halting nor being stopped. Returns false if the command queue engine had no event.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
@@ -149,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Handles events of the command queue engine that [`end_driven`](Self::end_driven) has not
     /// handled: ends of tasks, or events of another kind. `done`: the tasks that have ended, bit n
-    /// for task n.
+    /// for task n. Returns false if there was no event.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {

@@ -18,7 +18,7 @@ use crate::sched::tasks::At;
 use crate::sched::{Demotion, Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Stops the use of the queue for ever.
+    /// Stops the use of the card's command queue: it is not used again after the failure `why`.
     #[cold]
     pub(in crate::engine) fn leave_for_good(&mut self, why: Demotion) {
         if self.tasks_mut().is_some_and(|tasks| tasks.demote(why)) {
@@ -51,8 +51,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the failure of a phase, if the card's queue is on: the failure ends the use of the
-    /// queue.
+    /// Handles a failed command or data transfer, if the card's queue is on: the failure ends the
+    /// use of the queue.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.lane.is_queued() {
@@ -87,7 +87,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a report of the card that is impossible: the queue is given up.
+    /// Handles an impossible report of the card about its queue: the engine stops using the card's
+    /// queue, for the reason `why`.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
         self.lane.leave_for_good(why);
@@ -124,7 +125,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes a request back whose memory goes out of scope, if its task waits on the card.
+    /// Ends the use of a request's memory that its owner drops, if the request is a task that waits
+    /// on the card: takes the tasks back from the card.
     #[inline(always)]
     pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
         if self.lane.engine_has_memory() {
@@ -161,8 +163,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Checks a status for a late error while the card's queue is on. Returns true if the error may
-    /// belong to several writes; they are then written again.
+    /// Checks a status of the card for an error of an earlier write, while the card's queue is on.
+    /// Returns true if the error may belong to several writes; they are then written again.
     #[inline(always)]
     pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
         self.lane.is_queued() && self.suspect_several(status)

@@ -16,7 +16,8 @@ use crate::sched::{Demotion, Lanes, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Lets the software drive the card's queue from now on.
+    /// Stops the use of the controller's command queue engine for the reason `why`: from now on the
+    /// software drives the card's queue.
     #[cold]
     pub(in crate::engine) fn leave_engine(&mut self, why: Demotion) {
         if let Some(tasks) = self.tasks_mut() {
@@ -27,8 +28,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Selects the task that has failed: the task that the controller names, or the oldest one.
-    /// Returns false if there is no task.
+    /// Selects the task that has failed: the task `named` by the controller, or the oldest one if
+    /// the controller names none. Returns false if there is no task.
     #[cold]
     pub fn choose_suspect<H, const N: usize>(
         &mut self,

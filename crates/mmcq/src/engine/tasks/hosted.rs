@@ -110,7 +110,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Switches the queue engine on. Returns false if that fails; the software continues then.
+    /// Switches the queue engine on. Returns false if that fails; then software goes on driving the
+    /// card's queue.
     #[inline]
     pub fn switch_engine_on<H: Host>(&mut self, card: &Card, bus: &mut Bus<H>) -> bool {
         self.hosted().is_some_and(|hosted| hosted.at() == At::On) || self.enable_engine(card, bus)
@@ -153,7 +154,7 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     /// Switches the controller's command queue engine off if it has no task. Returns true if the
-    /// lines are then free for a phase of the driver.
+    /// driver can then use the bus lines for a command of its own.
     #[inline(always)]
     pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
         self.park(bus);
@@ -182,7 +183,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns whether this request is in a task that the queue engine has.
+    /// Returns whether the request of slot `index` is in a task that the queue engine has.
     #[inline(always)]
     pub fn engine_has(&self, index: u8) -> bool {
         self.engine_has_memory() && self.tasks().is_some_and(|tasks| tasks.has(index))
@@ -200,7 +201,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides what the queue engine does next. No phase is in progress.
+    /// Lets the command queue engine of the controller do its next step, and returns what the
+    /// engine's loop does next. Called while no command of the driver is in progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
@@ -277,7 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Gives the tasks that may be sent now to the command queue engine, by one write of its
-    /// doorbell register.
+    /// doorbell register. Returns the next step of the engine's loop.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;
@@ -400,7 +402,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Handles the queue engine's events, and then decides what the queue engine does next.
+    /// Gives the events of the command queue engine to the engine, which then decides the queue's
+    /// next step. Returns false if there was no event.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);

@@ -50,9 +50,10 @@ const IDLE_NS: u64 = 10_000_000;
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.
     Pass,
-    /// Something was done: the loop continues.
+    /// The code for the queue has done something, so the engine's loop must choose its next action
+    /// again.
     Again,
-    /// Nothing can be done now.
+    /// The engine starts nothing on the bus now: it waits for the card, a timer or a request.
     Wait,
 }
 
@@ -61,10 +62,10 @@ pub(super) enum Turn {
 enum Chosen {
     /// No waiting request can be sent as a task now.
     Nothing,
-    /// No task is chosen; the loop continues with this action first.
+    /// No task is chosen. The engine's loop must do this action first, and may then choose again.
     Turn(Turn),
-    /// A task was chosen: its requests are in the engine's batch, and their memory is mapped for
-    /// DMA.
+    /// A task for the card's command queue was chosen: its requests are in the engine's batch, and
+    /// their memory is mapped for DMA.
     Task,
 }
 
@@ -75,7 +76,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
     }
 
-    /// Returns whether the phase in progress is a command of the queue, or the data of a task.
+    /// Returns whether the command in progress is one of the card's queue: it announces a task,
+    /// polls the queue, or transfers the data of a task.
     #[inline(always)]
     pub(in crate::engine) fn has_fast_task(&self) -> bool {
         let stage = matches!(self.stage(), Stage::Extra | Stage::Main);
@@ -115,7 +117,7 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Collects the memory of the chosen requests, in order.
+    /// Makes the list of the memory segments of the chosen requests, in the order of the transfer.
     pub fn gather(&mut self, slots: &Slots<N>) {
         let mut left = self.blocks().saturating_mul(BLOCK_BYTES);
         self.no_segments();
@@ -128,8 +130,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Makes the requests of a task and their memory the transfer in progress, and returns its
-    /// phase.
+    /// Makes the requests of task `id` and their memory the transfer in progress, and returns its
+    /// phase: what the controller must execute.
     pub fn gather_task(&mut self, slots: &Slots<N>, tasks: Option<&Tasks>, id: u8) -> Phase {
         let Some(tasks) = tasks else { return NO_PHASE };
         let task = *tasks.task(id);
@@ -153,7 +155,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Takes the chosen requests out of the queue, and tells the policy.
+    /// Takes the requests that are sent to the controller out of the queue, and reports each to the
+    /// scheduling policy.
     pub fn send_chosen<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,
@@ -192,15 +195,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         has
     }
 
-    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only where
-    /// it pays: for measurements, or for a load that is known.
+    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only while
+    /// it makes them faster (while several reads wait). For measurements, or for a load that is
+    /// known.
     pub fn always_use_task_queue(&mut self, always: bool) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_always(always);
         }
     }
 
-    /// Returns the counters of the card's queue; `None`: the profile does not use a card's queue.
+    /// Returns the counters of the card's queue; `None`: the engine's profile (the parts that the
+    /// firmware contains) has no code for a card's queue.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
@@ -256,7 +261,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
     }
 
-    /// Switches the card's queue on, if that pays now.
+    /// Switches the card's queue on if it would make the waiting requests faster, and would have
+    /// done so often enough before.
     #[inline(never)]
     fn try_enter_queue(&mut self, now_ns: u64) -> Turn {
         let (reads, writes) =
@@ -285,8 +291,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(true, now_ns)
     }
 
-    /// Decides what the software does next with the card's queue. If a queue engine drives the queue
-    /// from now on, the software only ends its last tasks.
+    /// Does the next step with the card's queue while software drives it: announces a task,
+    /// executes one, or asks which tasks are ready. If the controller's queue engine drives the
+    /// queue from now on, software only ends the tasks that it has announced. Returns what the
+    /// engine's loop does next.
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
         if self.send_described(now_ns) {
@@ -334,10 +342,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Asks the policy for the next request. Called when the card has no task and none can be added
-    /// to its queue. Returns true if the policy picks a request: one that cannot use the queue, or one
-    /// that could, since a policy may pick another request each time. Without the queue either can
-    /// start.
+    /// Returns true if the policy picks a request now, so that the queue must be switched off for
+    /// it. Called when the card has no task and none can be added to its queue. The picked request
+    /// may be one that cannot use the queue, or one that could: a policy may pick another request
+    /// each time.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns).is_some()
@@ -368,9 +376,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Chooses the requests of the next task, of at most this many blocks and segments of memory
-    /// together. Puts them in the engine's batch and maps their memory for DMA, but does not remove
-    /// them from the queue yet.
+    /// Chooses the requests of the next task, of at most `blocks` blocks and `segments` segments of
+    /// memory together. Puts them in the engine's batch and maps their memory for DMA, but does not
+    /// remove them from the queue yet. Returns whether a task was chosen, or what the engine's loop
+    /// must do first.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
@@ -424,7 +433,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// Starts the data of a task that is ready.
+    /// Starts the data of the task with the number `id`, which is ready.
     fn execute_task(&mut self, id: u8, now_ns: u64) {
         let phase = self.batch.gather_task(&self.slots, self.lane.tasks(), id);
         let Some(tasks) = self.lane.tasks() else { return };

@@ -77,7 +77,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Notes that the mode of the card's queue is not known if anything fails from now on.
+    /// Records that a switch of the card's queue (on or off) begins. If anything fails from now on,
+    /// it is not known whether the queue is on.
     pub fn switching<H: Host, P: Profile>(&mut self, blockers: &mut Blockers<H, P>) {
         if let Some(tasks) = self.tasks_mut() {
             tasks.mark_lost();
@@ -85,7 +86,7 @@ impl<E, T: Lanes> Lane<E, T> {
         blockers.close_fast();
     }
 
-    /// Handles a card that has not switched its queue on.
+    /// Gives up the use of the command queue of a card that has refused to switch it on.
     pub fn refused_queue<H: Host>(&mut self, timers: &mut Timers, now_ns: u64) {
         let Some(tasks) = self.tasks_mut() else { return };
         tasks.demote(Demotion::Refused);
@@ -93,7 +94,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.go_idle::<H>(timers, now_ns);
     }
 
-    /// Handles a card that has switched its queue on or off.
+    /// Handles the end of the command that switches the card's queue: `on` says whether the queue
+    /// is on now.
     pub fn switched<H: Host>(&mut self, timers: &mut Timers, on: bool, now_ns: u64) {
         let Some(tasks) = self.tasks_mut() else { return };
         if on {
@@ -108,15 +110,16 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles the status in the response of CMD44 or CMD45. If the card still programs, that
-    /// status completes no write.
+    /// Handles `status`, the R1 of CMD44 or CMD45. If the card still programs, that status
+    /// completes no write.
     fn settle_idle(&mut self, status: u32) {
         if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
             self.settle(status);
         }
     }
 
-    /// Sends a command for the queue that has no data.
+    /// Sends a command for the card's queue that transfers no data and causes no busy, such as
+    /// CMD44. `step`: what the command does, so that its response is handled accordingly.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -149,7 +152,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Sends CMD6 that switches the queue on or off. The caller has emptied the queue.
+    /// Sends the command that switches the card's queue on (`on`) or off: CMD6 to an eMMC, a write
+    /// of an extension register to an SD card. The caller has emptied the queue.
     pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         if self.lane.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);
@@ -160,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Sends CMD48, or CMD43: the card discards all tasks.
+    /// Makes the card discard all tasks of its queue: sends CMD48 to an eMMC, CMD43 to an SD card.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
         let discard = match self.lane.is_sd_queue() {
             true => sd::q_management(SdQueueOp::AbortAll),
@@ -169,7 +173,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue.
+    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue. `after`: the
+    /// change that is complete when the busy ends.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }
@@ -231,7 +236,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the status after a command that discards tasks or switches the queue.
+    /// Handles the status after a command that discards tasks or switches the queue (`after`). If
+    /// the card is still busy, the status is read again.
     fn looked(&mut self, after: After, status: R1, now_ns: u64) {
         self.settle(status.0);
         // The card may report that it does not switch while it is still busy, and reports that

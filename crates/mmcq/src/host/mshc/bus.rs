@@ -14,7 +14,7 @@ const POLL_NS: u64 = 100_000;
 /// most seven stages, and one more check finds that none is left.
 const STAGES_MAX: u32 = 8;
 
-/// The event that an operation waits for.
+/// Stage of an operation on the bus: the event that the operation waits for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Waits for the supply to rise.
@@ -23,7 +23,7 @@ enum Stage {
     Reset,
     /// DesignWare, after a reset: waits until the FIFO requests no DMA.
     Requests,
-    /// DesignWare, after `Requests`: waits until the reset of the FIFO reads 0.
+    /// DesignWare, after `Requests`: waits until the bit that resets the FIFO reads 0.
     Fifo,
     /// First stage of a clock change: waits until the controller has switched the card's clock off.
     ClockOff,
@@ -146,7 +146,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Step::Done
     }
 
-    /// Writes the first registers of an operation; false if the operation is not supported.
+    /// Writes the first registers of an operation; returns false if the operation is not supported.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::PowerOff => {
@@ -226,7 +226,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.config.source_hz / half
     }
 
-    /// Returns the value of the control register without the bits that a phase adds.
+    /// Returns the value of the control register without the bits that belong to a single command
+    /// or its data.
     pub(super) fn control(&self) -> u32 {
         CONTROL_INTERRUPTS | if self.bus.ddr && !L::DESIGN_WARE { CONTROL_DDR } else { 0 }
     }
@@ -347,8 +348,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the divider for the fastest clock not above `hz`; `None` if the clock cannot be that
-/// slow. With DDR the divider is at least 1.
+/// Returns the divider n for the fastest clock not above `hz`: the source divided by 2n, or
+/// undivided for n = 0, which DDR does not allow. `None` if the clock cannot be that slow.
 fn divide(source_hz: u32, hz: u32, ddr: bool) -> Option<u32> {
     let least = u32::from(ddr);
     if hz != 0 && source_hz <= hz {

@@ -10,7 +10,7 @@ const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 /// edge. DDR divides the source by at least 2; data on one edge may use the undivided source up to
 /// this frequency.
 const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
-/// Largest block of a phase, in bytes.
+/// Largest block size in bytes that the driver transfers.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Longest data timeout, in card clocks (24 bits).
 const TIMER_CLOCKS: u64 = 0xff_ffff;
@@ -95,7 +95,8 @@ setters!(MshcConfig {
 
 impl MshcConfig {
     /// Makes settings for four data lines and default speed. The FIFO has the size that `None` in
-    /// [`fifo_words`](Self::fifo_words) means.
+    /// [`fifo_words`](Self::fifo_words) means. `source_hz`: frequency in hertz of the clock that
+    /// the controller divides.
     pub const fn new(source_hz: u32) -> Self {
         MshcConfig {
             source_hz,

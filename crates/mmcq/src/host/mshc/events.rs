@@ -1,4 +1,4 @@
-//! Continues a phase at each interrupt, until the phase ends.
+//! Continues the command in progress, with its data and busy, at each interrupt until it ends.
 
 use super::Mshc;
 use super::layout::*;
@@ -57,7 +57,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         events
     }
 
-    /// Masks the interrupts when no phase is in progress. Returns whether there was one.
+    /// Masks all interrupts if one is raised; called when the controller executes no command.
+    /// Returns whether an interrupt was raised.
     fn silence(&mut self) -> bool {
         let raw = self.regs.read32(L::AT.raw);
         let interrupts = raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0);
@@ -130,8 +131,9 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// Reads the words of a tuning block that have arrived, and checks whether the block has ended.
-    /// Returns the result of the phase; `None` if it has not ended.
+    /// Reads the words of a tuning block of `bytes` bytes that have arrived, and checks whether the
+    /// block has ended. Returns the result of the tuning command; `None` if its block has not
+    /// ended.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {
@@ -178,8 +180,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Reads and clears the status bits, and adds them to those of the phase. A controller that is
-    /// gone shows all bits.
+    /// Reads and clears the status bits, and adds them to those that were seen since the command
+    /// started. A controller that is gone shows all bits.
     pub(super) fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {
@@ -257,7 +259,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Fault { cause, stage, response }
     }
 
-    /// Transfers words while the FIFO has words or space; true if at least one word was
+    /// Transfers words while the FIFO has words or space; returns true if at least one word was
     /// transferred.
     fn move_words(&mut self, active: &mut Active, direction: Direction, segments: &[Segment]) -> bool {
         let before = active.left_bytes;
@@ -292,7 +294,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Returns the command's response, if the controller has not overwritten it, and the R1 of the
-    /// automatic CMD12, if the phase had one.
+    /// automatic CMD12, if the controller sent one.
     fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
         let response = self.response(active.resp);
         if !active.stops {

@@ -10,7 +10,7 @@ pub struct Offsets {
     pub timeout: u16,
     /// Card type register: bus width.
     pub width: u16,
-    /// Block size register, in bytes.
+    /// Block size register: length of a block in bytes.
     pub block_size: u16,
     /// Byte count register: bytes of the transfer.
     pub byte_count: u16,

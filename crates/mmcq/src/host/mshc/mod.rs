@@ -120,7 +120,8 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     /// Whether the DMA must be reset before it transfers data: the CPU has transferred data since
     /// the last reset, or a transfer was stopped before its end.
     stale: bool,
-    /// Whether the register still holds the command's R1 after an automatic CMD12.
+    /// Whether the controller's response register still holds the command's own R1 after an
+    /// automatic CMD12 (true), or the R1 of the CMD12 (false).
     keeps_r1: bool,
     /// Last value written to the interrupt mask; `None` if unknown.
     mask: Option<u32>,
@@ -148,6 +149,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 if !L::DESIGN_WARE && config.sample_delay { true } else { board.taps() != 0 },
             )?
             .busy(if told { BusyDetect::Interrupt } else { BusyDetect::Level });
+        let caps = caps.align(caps.align.max(dma.line_bytes()));
         if regs.read32(L::AT.status) == u32::MAX && regs.read32(L::AT.control) == u32::MAX {
             return Err(MshcInitError::Gone);
         }

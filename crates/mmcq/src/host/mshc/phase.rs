@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (a command, with its data or busy): checks it, and writes the registers.
 
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
@@ -18,7 +18,7 @@ const TUNING_BLOCKS_A_SECOND: u32 = 200;
 /// bit is not an error.
 pub(super) const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
-/// The phase that is in progress.
+/// The phase that is in progress: a command with its response, data and busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
@@ -30,9 +30,10 @@ pub(super) struct Active {
     pub(super) heard: Option<u32>,
     /// Raw status bits that were set since the start of the phase.
     pub(super) seen: u32,
-    /// DMA status bits that were set since the start of the phase.
+    /// DMA status bits that were set since the start of the phase (the command with its data).
     pub(super) dma_seen: u32,
-    /// How often the driver has acknowledged events of the phase. It wraps.
+    /// How often the driver has acknowledged events of the phase (the command with its data) in
+    /// progress. It wraps.
     pub(super) acknowledged: u32,
     /// Bytes that the CPU has not transferred yet.
     pub(super) left_bytes: u32,
@@ -43,10 +44,10 @@ pub(super) struct Active {
     pub(super) right: bool,
 }
 
-/// How a phase transfers data.
+/// How a phase (a command with its data) transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The phase is a command without data.
     Command,
     /// The DMA transfers the data, in this direction.
     Dma(Direction),
@@ -59,12 +60,14 @@ pub(super) enum Work {
 }
 
 impl Active {
-    /// Returns how far the phase is; the value changes with each event of the phase.
+    /// Returns a value that changes with each event of the command in progress: how often the
+    /// driver has acknowledged its events, and the number of bytes that are still to be
+    /// transferred.
     pub(super) fn progress(&self) -> (u32, u32) {
         (self.acknowledged, self.left_bytes)
     }
 
-    /// Makes a phase without any event so far.
+    /// Makes the state of a command that has just started, without any event so far.
     pub(super) fn new(resp: Resp, work: Work) -> Self {
         Active {
             resp,
@@ -82,7 +85,8 @@ impl Active {
         }
     }
 
-    /// Returns the raw status bits that must be set before the phase has ended.
+    /// Returns the bits of the raw interrupt status register that must all be set before the phase
+    /// (a command with its data) has ended.
     pub(super) fn needs(&self) -> u32 {
         let data = match self.work {
             // For CMD11 the controller reports no end of the command.
@@ -93,13 +97,13 @@ impl Active {
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
     }
 
-    /// Returns whether the card may be busy after the phase.
+    /// Returns whether the card may be busy after this command: it was a write, or has an R1b.
     pub(super) fn may_be_busy(&self) -> bool {
         let write = matches!(self.work, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write));
         write || self.resp == Resp::R1b
     }
 
-    /// Returns the status bits that are errors of the phase's data.
+    /// Returns the status bits that are errors of the data of the command in progress.
     pub(super) fn data_errors(&self) -> u32 {
         match self.work {
             Work::Command | Work::Voltage => 0,
@@ -204,7 +208,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.write32(L::AT.command, COMMAND_START | command | hold);
     }
 
-    /// Writes the registers for a data transfer, except interrupt mask, argument and command.
+    /// Writes the registers for a transfer of `bytes` bytes to or from the segments, except
+    /// interrupt mask, argument and command.
     fn program_data(
         &mut self,
         data: &Data,
@@ -279,7 +284,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Returns the length of the tuning block in bytes, or an error if the data are no tuning
-    /// block. `stops`: the phase also asks for a CMD12, which a tuning block does not have.
+    /// block. `stops`: the controller is asked to send CMD12 after the data, which a tuning block
+    /// does not have.
     fn check_tuning(&self, data: &Data, stops: bool) -> Result<u32, StartError> {
         let bytes = u32::from(data.block_size);
         let one = data.direction == Direction::Read && data.blocks == 1 && matches!(bytes, 64 | 128);

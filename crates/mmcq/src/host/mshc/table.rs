@@ -20,7 +20,8 @@ pub(super) struct Form {
     pub(super) bus: u32,
     /// Largest number of bytes in one descriptor.
     pub(super) chunk: u32,
-    /// Number of bits by which addresses are shifted right.
+    /// Number of bits by which a memory address is shifted right before the driver writes it into a
+    /// descriptor; 0: descriptors contain byte addresses.
     pub(super) shift: u8,
     /// Bits that the controller needs in a transfer's last descriptor beside [`DESCRIPTOR_LAST`].
     pub(super) last: u32,

@@ -95,8 +95,9 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// Returns the bits of MCIClock for the fastest clock not above `hz`, and the frequency of that
-/// clock; `None` if the clock cannot be that slow.
+/// Returns the bits of MCIClock for the fastest card clock that is not above `hz`, and the
+/// frequency of that clock; `None` if the clock cannot be that slow. `mclk_hz`: the frequency of
+/// MCLK, from which the controller derives the clock.
 fn divide(mclk_hz: u32, hz: u32) -> Option<(u32, u32)> {
     if mclk_hz <= hz {
         return Some((CLOCK_BYPASS, mclk_hz));

@@ -56,7 +56,8 @@ setters!(Pl181Config {
 
 impl Pl181Config {
     /// Makes settings for one data line and default speed; the FIFO has the size that the
-    /// identification registers show.
+    /// identification registers show. `mclk_hz` is the frequency in hertz of the clock that the
+    /// controller divides, `pclk_hz` that of the bus by which the CPU accesses its registers.
     pub const fn new(mclk_hz: u32, pclk_hz: u32) -> Self {
         Pl181Config {
             mclk_hz,
@@ -91,6 +92,7 @@ impl Pl181Config {
             max_blocks: DATA_BYTES_MAX,
             max_bytes: DATA_BYTES_MAX,
             align: 1,
+            max_odd_bytes: u32::MAX,
             dma_bits: 0,
             defer_completion: false,
             clock_hz: (slowest, fastest),

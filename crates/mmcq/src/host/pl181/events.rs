@@ -1,4 +1,4 @@
-//! Continues a phase at each interrupt, until the phase ends.
+//! Continues the command in progress, with its data and busy, at each interrupt until it ends.
 
 use super::Pl181;
 use super::phase::{Active, Work};
@@ -35,8 +35,8 @@ impl<R: Regs> Pl181<R> {
         events
     }
 
-    /// Masks all interrupts if one is pending although no phase is in progress. Returns whether one
-    /// was pending.
+    /// Masks all interrupts if one is pending although no command is in progress. Returns whether
+    /// one was pending.
     fn silence(&mut self) -> bool {
         if self.mask.is_some_and(|mask| mask != 0) {
             let status = self.regs.read32(STATUS);
@@ -105,7 +105,7 @@ impl<R: Regs> Pl181<R> {
     }
 
     /// Returns how many words the CPU can certainly transfer now: words in the FIFO, or space in
-    /// it, but no more than the phase needs.
+    /// it, but no more than the command's data still need.
     fn due(&self, work: Work, status: u32) -> u32 {
         let fifo = u32::from(self.fifo_words);
         let left = self.transfer.left_bytes.div_ceil(4);
@@ -133,7 +133,7 @@ impl<R: Regs> Pl181<R> {
         self.transfer.left_bytes -= bytes;
     }
 
-    /// Returns the fault that ends the phase, or `None`.
+    /// Returns the fault that ends the command in progress or its data; `None` if there is none.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -162,8 +162,9 @@ impl<R: Regs> Pl181<R> {
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Returns the end of the phase if all its events have arrived; `None` otherwise. The end is a
-    /// fault if the response carries the index of another command.
+    /// Returns the result of the command in progress if all events of the command and its data have
+    /// arrived; `None` otherwise. The result is a fault if the response carries the index of
+    /// another command.
     fn over(&self, active: &Active) -> Option<Result<Done, Fault>> {
         if active.seen & active.command_good() == 0 {
             return None;

@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a command with its data: checks whether the controller can execute it, and writes the
+//! registers.
 
 use super::Pl181;
 use super::regs::*;
@@ -10,21 +11,21 @@ use crate::spec::command::{Command, Resp};
 /// timer of a read starts before the command.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
-/// The phase that is in progress.
+/// The phase (a command with its data) that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
     /// Those flags of MCIStatus that stay set until software clears them, and that were set since
-    /// the start of the phase.
+    /// the start of the command in progress.
     pub(super) seen: u32,
 }
 
-/// Activity of the data path in a phase.
+/// What the controller's data path does for the command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The phase (a command, perhaps with data and busy) has no data.
     Command,
     /// The data path receives data from the card.
     Read,
@@ -41,7 +42,7 @@ impl Work {
     }
 }
 
-/// The data of the phase in progress.
+/// The data of the command in progress, which the CPU transfers through the FIFO.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Bytes that the CPU has not transferred yet.
@@ -124,7 +125,8 @@ impl<R: Regs> Pl181<R> {
         Ok(())
     }
 
-    /// Returns the flags that must interrupt so that the phase continues.
+    /// Returns the status flags that must raise an interrupt so that the phase `active` can
+    /// continue.
     pub(super) fn wanted_mask(&self, active: &Active) -> u32 {
         let answered = active.seen & active.command_good() != 0;
         let command = if answered { 0 } else { active.command_ends() };

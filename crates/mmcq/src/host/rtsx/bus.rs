@@ -26,9 +26,11 @@ const ACCESS_POLL_NS: u64 = 10_000;
 /// Number of polls for the end of an access in one call; afterwards the driver returns
 /// [`Step::Wait`].
 const LOOKS: u32 = 8;
-/// Largest number of script steps that one call executes.
+/// Largest number of register accesses of a script (the driver's steps of a bus operation) that one
+/// call executes.
 const ACTS_PER_CALL: usize = 16;
-/// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
+/// Largest number of steps (register accesses and pauses) in the script of an operation; the
+/// power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;
 
 /// A step of an operation's script: one register access or one pause.
@@ -72,8 +74,8 @@ impl Script {
         self.push(Act::Write(write_word(register, mask, value)));
     }
 
-    /// Adds a step that changes the bits under `mask` of a register that has no write mask: it
-    /// reads the register, and writes it with these bits changed.
+    /// Adds a step that sets the bits under `mask` of a register to those of `value`. The register
+    /// has no write mask, so the step reads it, and writes it with these bits changed.
     pub(super) fn merge(&mut self, register: u16, mask: u8, value: u8) {
         self.push(Act::Merge(write_word(register, mask, value)));
     }
@@ -90,7 +92,8 @@ impl Script {
         self.push(Act::Pause(ns));
     }
 
-    /// Inverts these bits in the value of the next step if that step is a write.
+    /// Inverts these bits in the value that the script's next step writes; changes nothing if that
+    /// step is no write.
     fn invert_next(&mut self, bits: u8) {
         if let Some(Act::Write(word)) = self.acts.get_mut(self.next) {
             *word ^= u32::from(bits);
@@ -114,7 +117,7 @@ const fn mask_of(word: u32) -> u8 {
 pub(super) struct Bus {
     script: Script,
     wait: Wait,
-    /// Mode bits of SD_CFG1.
+    /// Mode bits of the register SD_CFG1 for the present bus timing.
     mode: u8,
     /// Bus width bits of SD_CFG1.
     width: u8,
@@ -135,15 +138,16 @@ pub(super) struct Bus {
 enum Wait {
     /// No operation is in progress.
     Nothing,
-    /// An earlier register access has ended; only then can this operation begin.
+    /// Waits for the end of an earlier register access, because this operation can begin only then.
     Free { deadline_ns: u64 },
-    /// The register access of this step has ended.
+    /// The driver waits for the end of the register access of this step (an entry of the
+    /// operation's script).
     Access { act: Act, deadline_ns: u64 },
-    /// The next call has come, which begins a wait of this many nanoseconds. The wait does not
+    /// A wait of this many nanoseconds, which begins at the next call of the driver. It does not
     /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
     /// than the writes.
     Rest(u32),
-    /// A point in time has come; the value is that time in nanoseconds.
+    /// The driver waits until this time in nanoseconds.
     Until(u64),
 }
 
@@ -252,7 +256,8 @@ struct Setting {
 
 impl Setting {
     /// Returns the settings of the fastest clock not above `hz`; `None` if the clock cannot be that
-    /// slow. The clock is PLL / (1, 2, 4, 8) / (2, or 1 in SDR50 and SDR104) / (1, 128, 256).
+    /// slow. The clock is PLL / (1, 2, 4, 8) / (2, or 1 if `mode` is [`CFG1_SD30`]) / (1, 128,
+    /// 256).
     fn of(hz: u32, mode: u8) -> Option<Setting> {
         let half = if mode == CFG1_SD30 { 1 } else { 2 };
         let mut best: Option<(u64, Setting)> = None;
@@ -344,7 +349,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
     }
 
-    /// Starts the register access of a step.
+    /// Starts the register access of one step of a bus operation (a step is an entry of the
+    /// operation's script).
     fn access(&mut self, act: Act, now_ns: u64) {
         self.port.begin(match act {
             Act::Write(word) => word,
@@ -423,9 +429,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         true
     }
 
-    /// Ends an operation after its script. After a reset, a change of the supply or an aborted
-    /// tuning, clears late events and the state of the last phase. Records whether the SD clock now
-    /// runs between transfers.
+    /// Ends a bus operation after its register accesses. After a reset, a change of the supply or
+    /// an aborted tuning, clears late events and the state of the last command. Records whether the
+    /// SD clock now runs between transfers.
     fn end(&mut self, op: BusOp) {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {
@@ -439,8 +445,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.state.toggling |= self.bus.starts_clock;
     }
 
-    /// Stops the execution of the list of register operations, and the DMA. Afterwards no phase is
-    /// in progress.
+    /// Stops the execution of the list of register operations, and the DMA. Afterwards no command
+    /// or transfer is in progress.
     fn halt(&mut self) {
         self.active = None;
         self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };

@@ -7,7 +7,7 @@ use super::config::{Chip, RtsxConfig};
 use super::regs::*;
 use crate::host::Timing;
 
-/// Time after which an access to a register of the link has ended, in nanoseconds.
+/// Time after which an access to a register of the PCI Express link has ended, in nanoseconds.
 const LINK_NS: u32 = 100_000;
 /// Values of the register [`PULL_3`] (pull-ups and pull-downs of pads): the first pulls CMD down,
 /// the second pulls CMD up. The other three fields are those of the card's clock, of its detection
@@ -46,7 +46,7 @@ impl Chip {
         }
     }
 
-    /// Pulls CMD and DAT up or down.
+    /// Adds the register writes to `script` that pull CMD and DAT up if `up`, else down.
     fn script_pulls(self, script: &mut Script, up: bool) {
         let dat = if up { 0xaa } else { 0x55 };
         match self {
@@ -97,8 +97,8 @@ impl Chip {
 }
 
 impl Script {
-    /// Adds the steps that change the bits under `mask` in a 16-bit register of the PCI Express
-    /// link.
+    /// Adds the steps that set the bits under `mask` of the 16-bit register `address` of the PCI
+    /// Express link to those of `value`.
     fn link(&mut self, address: u8, mask: u16, value: u16) {
         self.write(LINK_ADDRESS, 0xff, address);
         self.write(LINK_CTL, 0xff, LINK_START);
@@ -117,8 +117,8 @@ impl Script {
 }
 
 impl RtsxConfig {
-    /// Returns the phases of sending and sampling before tuning: those of the board, or those that
-    /// are usual for the chip and the timing.
+    /// Returns the phases of the clocks that send and sample bits, for use before tuning: those of
+    /// the board, or those that are usual for the chip and the timing.
     pub(super) fn phases(&self, timing: Timing) -> (u8, u8) {
         let fast = timing == Timing::Sdr104;
         let send = match self.chip {

@@ -30,7 +30,7 @@ pub enum Chip {
 }
 
 impl Chip {
-    /// Returns the chip with these PCI IDs.
+    /// Returns the chip with the PCI vendor ID `vendor` and device ID `device`.
     ///
     /// # Errors
     /// [`RtsxInitError::Chip`] if the driver supports no chip with these IDs.
@@ -134,7 +134,8 @@ pub enum RtsxInitError {
     CacheLines(u32),
     /// The list's memory cannot be mapped, or the chip cannot reach it (32-bit addresses).
     List(DmaError),
-    /// The table's memory cannot be mapped, or the chip cannot reach it.
+    /// The memory of the table of DMA addresses (scatter-gather) cannot be mapped, or the chip
+    /// cannot reach it.
     Table(DmaError),
 }
 

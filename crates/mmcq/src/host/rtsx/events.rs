@@ -1,4 +1,5 @@
-//! Continues and ends a phase, and reports other events, when the reader interrupts.
+//! Handles an interrupt of the reader: continues or ends the command and data transfer in progress
+//! (the phase), and reports other events.
 
 use super::Rtsx;
 use super::phase::{Active, Work};
@@ -8,8 +9,8 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, R5, Response};
 use core::sync::atomic::{Ordering, fence};
 
-/// Mask of the interrupt bits of the phase in progress: a command list or the DMA has ended, well
-/// or with an error.
+/// Mask of the interrupt bits of the command in progress: a list of the chip or the DMA has ended,
+/// well or with an error.
 pub(super) const OF_PHASE: u32 = INT_COMMAND | INT_DATA | INT_OK | INT_FAIL;
 /// First byte of an R2 or R3: the command index field has only ones.
 const RESERVED_INDEX: u8 = 0x3f;
@@ -55,7 +56,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         events
     }
 
-    /// Continues the phase in progress; returns its result if it has ended.
+    /// Continues the command and data transfer in progress, with the interrupts in `latched`.
+    /// Returns the result if it has ended.
     fn advance(&mut self, active: &mut Active, latched: u32) -> Option<Result<Done, Fault>> {
         active.seen |= latched & OF_PHASE;
         let seen = active.seen;
@@ -82,8 +84,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.go_on(active).transpose()
     }
 
-    /// Continues the phase after a list that ended without an error: returns the phase's result, or
-    /// starts the list with the data of a write and returns `None`.
+    /// Continues the phase (the command with its data) after a list of register accesses that ended
+    /// without an error: returns the phase's result, or starts the list with the data of a write
+    /// and returns `None`.
     fn go_on(&mut self, active: &mut Active) -> Result<Option<Done>, Fault> {
         let data = match active.work {
             Work::Tuning => return self.tuned(true).map(Some),
@@ -109,8 +112,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(None)
     }
 
-    /// Records whether a tuning block matched the pattern (`good`), and returns the result of its
-    /// phase.
+    /// Records whether a tuning block matched the pattern (`good`), and returns the result of the
+    /// command that read this block.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
         // Tuning tries phases that do not work, so an error is expected; the next list clears it.
         self.state.uncleared = !good;
@@ -184,8 +187,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Returns the stage in which the phase's command list has stopped, if the chip reports no error of
-/// the command itself.
+/// Returns the stage in which the list of register operations has stopped, if the chip reports no
+/// error of the command itself.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,
@@ -194,9 +197,9 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// Returns the fault that the status registers show. `late` is the stage to report if the registers
-/// name no error. Errors of the command are decoded first: after them, errors of the data mean
-/// nothing.
+/// Returns the fault that the status registers `transfer`, `stat1` and `stat2` show. `late` is the
+/// stage to report if the registers name no error. Errors of the command are decoded first: after
+/// them, errors of the data mean nothing.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),

@@ -43,7 +43,7 @@ impl Buffers {
     pub const SEGMENTS: usize = SEGMENTS;
     /// Size of the list of register accesses, which the chip reads by DMA, in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
-    /// Size of the table in bytes.
+    /// Size in bytes of the DMA table: an entry of 8 bytes for each memory segment.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
 
     /// Makes empty buffers.
@@ -136,7 +136,8 @@ impl List<'_> {
         self.put(KIND_WRITE, register, mask, value);
     }
 
-    /// Adds a WRITE of a whole register.
+    /// Adds an entry to the command list that writes all 8 bits of a chip register (a WRITE with
+    /// the mask FFh).
     pub(super) fn set(&mut self, register: u16, value: u8) {
         self.write(register, 0xff, value);
     }
@@ -164,7 +165,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds WRITEs of block size and number of blocks.
+    /// Adds to the list the register writes that set block size and number of blocks.
     pub(super) fn blocks(&mut self, block_bytes: u16, blocks: u16) {
         for (first, value) in [(SD_BYTE_COUNT, block_bytes), (SD_BLOCK_COUNT, blocks)] {
             for (at, byte) in (first..).zip(value.to_le_bytes()) {
@@ -173,8 +174,8 @@ impl List<'_> {
         }
     }
 
-    /// Adds the operations that set up DMA between the ring buffer and memory: to memory if
-    /// `from_card`, otherwise to the ring buffer.
+    /// Adds the operations that set up DMA of `bytes` bytes between the ring buffer and memory: to
+    /// memory if `from_card`, otherwise to the ring buffer.
     pub(super) fn dma(&mut self, bytes: u32, from_card: bool) {
         self.write(IRQ_STAT0, IRQ_DMA_DONE, IRQ_DMA_DONE);
         for (at, byte) in (DMA_COUNT..).zip(bytes.to_le_bytes()) {
@@ -185,7 +186,8 @@ impl List<'_> {
         self.write(DMA_CTL, mask, DMA_BURST_512 | direction | DMA_ENABLE);
     }
 
-    /// Adds the operations that start a transfer and wait for its end.
+    /// Adds the operations that start a transfer (`mode`: its kind, as a value of SD_TRANSFER) and
+    /// wait until SD_TRANSFER shows the bits `end`.
     pub(super) fn transfer(&mut self, mode: u8, end: u8) {
         self.set(SD_TRANSFER, TRANSFER_START | mode);
         self.check(SD_TRANSFER, end);

@@ -79,18 +79,20 @@ pub struct Rtsx<R: Regs, D: Dma> {
     state: Condition,
     /// Last value written to [`BIER`].
     enable: u32,
-    /// Interrupts that are masked because they may persist: overcurrent, until the supply is
-    /// switched or the chip is reset; a phase's events, until the next phase.
+    /// Interrupts that are masked because they may persist. Overcurrent is masked until the supply
+    /// is switched or the chip is reset, and the end of a command or its data until the next
+    /// command.
     masked: u32,
 }
 
-/// State of the chip between two phases.
+/// State of the chip between two phases (commands with their data).
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// Whether the last phase failed, and the lines were not reset since.
+    /// Whether the last command, its data or its busy has failed, and the lines were not reset
+    /// since.
     upset: bool,
-    /// Whether an interrupt event of a phase came while no phase was active. Before the next phase
-    /// starts, the driver clears such events.
+    /// Whether an interrupt event of a command came while no command was in progress. The driver
+    /// clears such events before it starts the next command.
     unsettled: bool,
     /// Whether the last tuning block was bad, so that the next list must clear the error.
     uncleared: bool,
@@ -190,7 +192,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Maps memory that the chip reads; it must be below 4 GiB and aligned to 8 bytes.
+/// Maps `bytes` bytes of memory that the chip reads, and returns their bus address. An error if
+/// they are not all below 4 GiB, or the address is not a multiple of 8.
 fn map_low<D: Dma>(dma: &D, place: NonNull<u8>, bytes: usize) -> Result<u32, DmaError> {
     let bus = dma.map(place, bytes, Direction::Write)?;
     let end = bus.checked_add(bytes as u64);
@@ -230,6 +233,7 @@ fn caps(config: &RtsxConfig) -> Caps {
         max_blocks: u16::MAX.into(),
         max_bytes: list::SEGMENT_BYTES,
         align: 4,
+        max_odd_bytes: u32::MAX,
         dma_bits: 32,
         defer_completion: false,
         clock_hz: (bus::CLOCK_HZ_MIN, bus::CLOCK_HZ_MAX.min(config.max_clock_hz).max(bus::CLOCK_HZ_MIN)),

@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes its lists.
+//! Starts a command with its data (a phase): checks it and writes its lists.
 
 use super::list::{Extent, List};
 use super::regs::*;
@@ -10,12 +10,12 @@ use core::ptr::NonNull;
 
 const VOLTAGE_SWITCH: u8 = 11;
 const STOP_TRANSMISSION: u8 = 12;
-/// Largest block of a phase, in bytes.
+/// Largest block size of a data transfer, in bytes.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Value of SD_CFG2 for a transfer without a command.
 const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
 
-/// The phase that is in progress.
+/// The command in progress, with its data and busy, which a list of the chip executes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) command: Command,
@@ -26,7 +26,8 @@ pub(super) struct Active {
     pub(super) response: Option<Response>,
 }
 
-/// What the command list in progress does for its phase.
+/// What the chip does in the command list in progress. A phase (a command with or without data) may
+/// need more than one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The list sends a command and receives its response.
@@ -52,7 +53,8 @@ impl Work {
         }
     }
 
-    /// Returns whether the chip receives a response in this part of the phase.
+    /// Returns whether the chip receives a response while it does this part of a command and its
+    /// data.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }
@@ -69,8 +71,8 @@ fn size(data: &Data) -> Option<(u32, u16)> {
     (bytes <= super::list::SEGMENT_BYTES).then_some((bytes, blocks))
 }
 
-/// Returns response length and checks as bits of SD_CFG2. The list waits for the end of busy only
-/// if no data follow.
+/// Returns response length and checks as bits of SD_CFG2. `data`: data follow the command. If none
+/// follow an R1b, the list waits for the end of busy.
 pub(super) fn response_type(resp: Resp, data: bool) -> u8 {
     match resp {
         Resp::None => CFG2_LENGTH_0 | CFG2_NO_CHECK_CRC7,
@@ -110,9 +112,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(())
     }
 
-    /// Writes the command list and the DMA table of a phase with data into memory. Returns what the
-    /// first command list of the phase does, and the size of that list. `None`: the chip cannot
-    /// transfer the data.
+    /// Writes the command list and the DMA table of a phase with data (a command with its data)
+    /// into memory. Returns what the first command list of the phase does, and the size of that
+    /// list. `None`: the chip cannot transfer the data.
     fn list_transfer(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Option<(Work, Extent)> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {
@@ -216,8 +218,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Starts the command list of the phase, and the DMA of its scatter/gather table if the phase
-    /// has data.
+    /// Starts the chip's list for the command in progress, and, if the command has data
+    /// (`direction`: which way they go), the DMA of their scatter/gather table.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);
@@ -233,7 +235,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Adds the operations that clear the state left by the last phase or bus operation.
+/// Adds the operations that clear the state left by the last command or bus operation.
 fn prepare(list: &mut List<'_>, state: &Condition) {
     if state.uncleared {
         list.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);

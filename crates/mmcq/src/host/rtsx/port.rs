@@ -12,18 +12,20 @@ pub(super) struct Port<R> {
     pub(super) regs: R,
 }
 
-/// Returns the HAIMR word that starts a write.
+/// Returns the HAIMR word that starts a write: it sets the bits under `mask` of the chip's register
+/// `register` to those of `value`.
 pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
     HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
 }
 
-/// Returns the HAIMR word that starts a read.
+/// Returns the HAIMR word that starts a read of `register`, an address inside the chip.
 pub(super) const fn read_word(register: u16) -> u32 {
     HAIMR_BUSY | (register as u32 & 0x3fff) << 16
 }
 
 impl<R: Regs> Port<R> {
-    /// Starts an access by writing HAIMR.
+    /// Starts an access to an internal register: writes `word` (address, mask, data and direction)
+    /// to HAIMR.
     pub(super) fn begin(&self, word: u32) {
         self.regs.write32(HAIMR, word);
     }

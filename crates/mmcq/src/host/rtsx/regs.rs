@@ -161,7 +161,7 @@ pub const LINK_CTL: u16 = 0xfe3c;
 pub const LINK_START: u8 = 1 << 7;
 /// [`LINK_CTL`]: the access is a write.
 pub const LINK_WRITE: u8 = 1 << 0;
-/// Data of an access to a register of the link, in two registers, the lower byte first.
+/// Data of an access to a register of the PCI Express link, in two registers, the lower byte first.
 pub const LINK_DATA: u16 = 0xfe3d;
 /// Address of the register of the link that is accessed.
 pub const LINK_ADDRESS: u16 = 0xfe3f;

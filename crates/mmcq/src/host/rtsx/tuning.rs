@@ -15,7 +15,8 @@ pub(super) struct Sweep {
     next: u8,
     /// Good phases, one bit for each phase.
     good: u32,
-    /// The chosen phase, which one more block must confirm; `None` until all 32 phases were tried.
+    /// The chosen sampling phase (the delay of the clock that samples the data), which one more
+    /// block must confirm; `None` until all 32 phases were tried.
     chosen: Option<u8>,
 }
 
@@ -24,13 +25,15 @@ impl Sweep {
         Sweep { next: 0, good: 0, chosen: None }
     }
 
-    /// Returns the phase at which the next block is read.
+    /// Returns the sampling phase (the delay of the clock that samples the data) at which the next
+    /// tuning block is read.
     pub(super) fn phase(&self) -> u8 {
         self.chosen.unwrap_or(self.next) & PHASE_MASK
     }
 
-    /// Records whether the block was good. Returns the phase to use when the search has found it;
-    /// `None` before. A search without success begins again, until the caller has no more blocks.
+    /// Records whether the tuning block at the present phase was received without an error
+    /// (`good`). Returns the phase to use when the search has found it; `None` before. A search
+    /// without success begins again, until the caller has no more blocks.
     pub(super) fn judge(&mut self, good: bool) -> Option<u8> {
         if let Some(chosen) = self.chosen {
             *self = Sweep::new();

@@ -21,16 +21,16 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.ring();
     }
 
-    /// Causes an interrupt if the card requests attention while no phase is in progress. The driver
-    /// enables the half-empty interrupt of the FIFO, which an empty FIFO asserts at once.
+    /// Causes an interrupt if the card requests attention while no command is in progress. The
+    /// driver enables the half-empty interrupt of the FIFO, which an empty FIFO asserts at once.
     pub(super) fn ring(&mut self) {
         if self.card_irq && self.active.is_none() && self.dat1_low() {
             self.enable(self.events | INT_TX_HALF);
         }
     }
 
-    /// Checks after a phase, when DAT1 carries the card interrupt again, whether the card requests
-    /// attention. If so, masks the card interrupt and returns true.
+    /// Checks after a command and its data, when DAT1 carries the card interrupt again, whether the
+    /// card requests attention. If so, masks the card interrupt and returns true.
     pub(super) fn level_asks(&mut self) -> bool {
         self.card_irq && self.dat1_low() && self.take_card_interrupt()
     }

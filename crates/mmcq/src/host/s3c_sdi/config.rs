@@ -32,7 +32,8 @@ pub struct S3cSdiConfig {
 setters!(S3cSdiConfig { dma: DmaUse, pclk_hz: u32, max_clock_hz: u32, width: Width });
 
 impl S3cSdiConfig {
-    /// Makes settings for four data lines at up to 25 MHz; the CPU transfers the data.
+    /// Makes settings for four data lines at up to 25 MHz; the CPU transfers the data. `pclk_hz`:
+    /// the bus clock PCLK from which the card's clock is divided.
     pub const fn new(pclk_hz: u32) -> Self {
         S3cSdiConfig { dma: DmaUse::Never, pclk_hz, max_clock_hz: 25_000_000, width: Width::W4 }
     }

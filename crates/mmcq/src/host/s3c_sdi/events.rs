@@ -1,4 +1,5 @@
-//! Continues and ends a phase, and detects the card interrupt, when the controller interrupts.
+//! Continues and ends a phase (a command with its data), and detects the card interrupt, when the
+//! controller interrupts.
 
 use super::S3cSdi;
 use super::phase::{Active, Work};
@@ -11,9 +12,9 @@ use crate::spec::response::Response;
 enum Progress {
     /// The interrupt did not belong to the phase.
     None,
-    /// The phase has advanced, and has not ended.
+    /// The command or its data have advanced, and have not ended.
     Some,
-    /// The phase has ended with this result.
+    /// The command, with its data or busy, has ended with this result.
     Ended(Result<Done, Fault>),
 }
 
@@ -168,7 +169,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Reads the remaining data of a read from the FIFO, after the data have ended on the bus.
-    /// Returns false if the FIFO holds fewer bytes than the phase still needs, or has failed.
+    /// Returns false if the FIFO holds fewer bytes than are still missing, or has failed.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);
@@ -208,9 +209,9 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Ends a phase whose registers read as all ones. The cause is [`Cause::Gone`] if no DMA of the
-    /// phase runs; otherwise the board's DMA controller still uses the memory, and the cause is
-    /// [`Cause::Dma`].
+    /// Ends the command or data transfer in progress because the registers read as all ones. The
+    /// cause is [`Cause::Gone`] if no DMA for it runs. Otherwise the board's DMA controller still
+    /// uses the memory, and the cause is [`Cause::Dma`].
     fn gone(&self, active: &Active, stage: Stage) -> Progress {
         self.stop_dma();
         let lets_go = active.work != Work::Dma || !self.dma_runs();
@@ -218,7 +219,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Ended(Err(Fault { cause, stage, response: None }))
     }
 
-    /// Clears the status bits that were read, except the card interrupt.
+    /// Clears the status bits that were read (`command` from [`CMDSTAT`], `data` from [`DSTA`]),
+    /// except the card interrupt.
     fn forget(&self, command: u32, data: u32) {
         if command & CMDSTAT_LATCHED != 0 {
             self.regs.write32(CMDSTAT, command & CMDSTAT_LATCHED);

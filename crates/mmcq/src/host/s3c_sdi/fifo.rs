@@ -14,8 +14,8 @@ pub(super) struct Transfer {
     pub(super) cursor: Cursor,
     /// Bytes that are still to transfer through the FIFO.
     pub(super) left: u32,
-    /// Whether the FIFO must be emptied after the phase: the transfer ends in the middle of a word,
-    /// or the FIFO held more bytes than the transfer has.
+    /// Whether the FIFO must be emptied after the transfer, which ends in the middle of a word, or
+    /// had fewer bytes than the FIFO holds.
     pub(super) odd: bool,
 }
 

@@ -83,7 +83,7 @@ use regs::*;
 /// Flag in [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so no
 /// address uses this bit.
 const MAPPED: u64 = 1 << 63;
-/// Largest block of a phase, in bytes.
+/// Largest block of a command with data, in bytes.
 const BLOCK_BYTES_MAX: u16 = 2048;
 
 /// The driver of a controller with registers `R` and memory access `D`.
@@ -99,8 +99,8 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     active: Option<Active>,
     transfer: Transfer,
     bus: Bus,
-    /// Whether the status has no stale bits and the FIFO is empty, because the last phase ended
-    /// without an error, or the controller was reset.
+    /// True: the status has no stale bits and the FIFO is empty, because the last command (with its
+    /// data) ended without an error, or the controller was reset.
     idle: bool,
     /// Whether the engine has enabled the card interrupt.
     card_irq: bool,
@@ -174,7 +174,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Sets which interrupts are enabled in addition to the card interrupt.
+    /// Enables the interrupts `events` (bits of [`IMSK`]), in addition to the card interrupt.
     fn enable(&mut self, events: u32) {
         self.events = events;
         let imsk = events | if self.card_irq { INT_SDIO } else { 0 };
@@ -205,6 +205,7 @@ fn caps(config: &S3cSdiConfig, slowest_hz: u32, fastest_hz: u32) -> Caps {
         max_blocks: COUNT_MAX,
         max_bytes,
         align: 1,
+        max_odd_bytes: u32::MAX,
         dma_bits: if dma { 32 } else { 0 },
         defer_completion: false,
         clock_hz: (slowest_hz, fastest_hz),

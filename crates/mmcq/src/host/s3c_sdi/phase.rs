@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (one command, with or without data): checks whether the controller supports it,
+//! and writes the registers.
 
 use super::fifo::Transfer;
 use super::regs::*;
@@ -15,12 +16,13 @@ const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIM
 /// DMA then has at most 16 words to read, and one poll takes as long as several words.
 const DMA_LOOKS: u16 = 64;
 
-/// The phase that is in progress.
+/// The phase (a command with its data or busy) that the controller executes now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Bits of the command status register (SDICmdSta) that were set since the start of the phase.
+    /// Bits of the command status register (SDICmdSta) that were set since the start of the phase
+    /// (the command).
     pub(super) command: u32,
     /// Bits of the data status register (SDIDatSta) that were set since the start of the phase.
     pub(super) data: u32,
@@ -29,10 +31,10 @@ pub(super) struct Active {
     pub(super) looks: u16,
 }
 
-/// How a phase transfers data.
+/// How the data of the command in progress are transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The command has no data.
     Command,
     /// The CPU reads data from the FIFO.
     Read,
@@ -178,8 +180,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Checks whether the CMD line is free, and with `data` the DAT lines too. Called after a
-    /// failed phase without a reset, or after a late event. If the lines are free, clears late
-    /// events and data.
+    /// failed command that no reset followed, or after a late event. If the lines are free, clears
+    /// late events and data.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {

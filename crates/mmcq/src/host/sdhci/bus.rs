@@ -29,7 +29,7 @@ pub(super) struct Bus {
     control: u8,
     /// Value of Host Control 2 without its tuning bits.
     control_2: u16,
-    /// Value of Power Control.
+    /// Value of the SDHCI's Power Control register.
     power: u8,
     /// Bits of Clock Control that select the frequency: the register's value without its enable
     /// bits.
@@ -40,7 +40,7 @@ pub(super) struct Bus {
     pub(super) timeout_masked: bool,
 }
 
-/// The event that an operation waits for.
+/// The event that a bus operation (such as a reset or a change of the clock) waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,
@@ -53,7 +53,8 @@ enum Wait {
     Stable {
         pll: bool,
     },
-    /// The internal clock is stable; then the driver begins the resets, which need it.
+    /// Waits until the internal clock is stable. Then the driver begins the resets in `bits`, which
+    /// need the clock.
     Clocked {
         bits: u8,
         then: u8,
@@ -233,7 +234,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.bus.deadline_ns = now_ns.saturating_add(limit_ns);
     }
 
-    /// Clears the driver's state: no phase is in progress, and the state of the lines is unknown.
+    /// Clears what the driver knows of a command in progress, and of the state of the bus lines.
     fn forget(&mut self) {
         (self.active, self.fast_end) = (None, NEVER);
         self.forget_concurrent();
@@ -317,7 +318,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.supply(0);
     }
 
-    /// Writes Power Control, and puts the bus into its initial state.
+    /// Writes `power` to Power Control, and puts the bus into its initial state.
     #[inline(never)]
     fn supply(&mut self, power: u8) {
         self.forget();

@@ -145,7 +145,8 @@ impl Model {
         }
     }
 
-    /// Returns the capabilities for the engine; `slots` is the number of descriptors in the table.
+    /// Returns the capabilities for the engine; `caps` is the capabilities register, `slots` the
+    /// number of descriptors in the table, and `line_bytes` the length of a cache line.
     pub(super) fn caps(&self, caps: u64, config: &SdhciConfig, slots: usize, line_bytes: u32) -> Caps {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
@@ -192,6 +193,7 @@ impl Model {
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { line_bytes.max(4) },
+            max_odd_bytes: u32::MAX,
             dma_bits: match self.mode {
                 TransferMode::Pio => 0,
                 _ if self.wide => 64,

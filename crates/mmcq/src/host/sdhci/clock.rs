@@ -14,7 +14,7 @@ pub(super) struct Clocks {
     base: u32,
     /// Programmable clock: base clock times multiplier, or 0 if the controller has none.
     programmable: u32,
-    /// Timeout clock; 0 if not known.
+    /// Frequency of the timeout clock in hertz; 0 if not known.
     timeout: u32,
     /// Whether dividers have 10 bits (from version 3.00 on).
     wide: bool,
@@ -115,7 +115,9 @@ mod tests {
         Clocks::new(version, base_mhz << 8 | timeout_1_mhz, multiplier << 16, &SdhciConfig::new()).unwrap()
     }
 
-    /// Returns the frequency that results from the bits of Clock Control, in hertz [SDHC 2.2.14].
+    /// Returns the frequency, in hertz, that results from `bits`, the value of Clock Control, with
+    /// the base clock `base_hz` and the clock multiplier `multiplier` of the capabilities;
+    /// `version` is the specification version [SDHC 2.2.14].
     fn output_hz(version: u8, base_hz: u64, multiplier: u64, bits: u16) -> u64 {
         let value = u64::from(bits >> 8 | (bits & 0xc0) << 2);
         match (bits & CLOCK_PROGRAMMABLE != 0, version >= VERSION_3_00) {

@@ -19,11 +19,11 @@ use crate::spec::command::{Command, Resp};
 /// Interrupt status bits that belong to a command on the CMD line.
 const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 
-/// State of the commands that are sent during a phase's data.
+/// State of the commands that are sent while the data of another command are transferred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
-    /// Response to the phase's own command, if it is a short one (32 bits). A command during the
-    /// data overwrites the response register.
+    /// Response to the data command in progress, if it is a short one (32 bits). Another command
+    /// during the data overwrites the response register.
     response: u32,
     line: Line,
 }
@@ -34,7 +34,7 @@ enum Line {
     Free,
     /// A command was sent; its response is awaited.
     Sent,
-    /// The CMD circuit must be reset after the data.
+    /// The command has failed, so the controller's CMD circuit must be reset after the data.
     Broken,
     /// The CMD circuit is being reset.
     Resetting,
@@ -79,9 +79,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Saves the response of the phase in progress and acknowledges its Command Complete. Called
-    /// before the first other command is sent during the phase's data, which would overwrite that
-    /// response.
+    /// Saves the response of the data command in progress (`active`), and acknowledges its Command
+    /// Complete if `status` (the interrupt status) has it. Called before the first other command is
+    /// sent during the data, which would overwrite that response.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);
@@ -94,9 +94,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.fast_end = NEVER;
     }
 
-    /// Returns the saved response of a phase during which a command was sent; 0 for other phases,
-    /// whose response is in the registers. If the controller is gone, the result may be all ones,
-    /// as its registers are.
+    /// Returns the saved response of a data command during whose data another command was sent; 0
+    /// for all other commands, whose response is in the registers. If the controller is gone, the
+    /// result may be all ones, as its registers are.
     pub(super) fn kept_response(&self) -> u32 {
         match &self.concurrent {
             Some(_) if self.present_state().is_none() => u32::MAX,
@@ -116,7 +116,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (self.concurrent, self.own_bits) = (None, ALL_BITS);
     }
 
-    /// Checks whether the CMD line is free for a command during the phase in progress.
+    /// Checks whether the CMD line is free for a second command during the data of the first one.
     fn free_line(&mut self) -> Result<(), StartError> {
         match self.concurrent.map(|beside| beside.line) {
             None | Some(Line::Free) => Ok(()),
@@ -129,7 +129,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Checks, before the next phase, that all commands sent during the last phase have ended.
+    /// Checks, before the next phase (a command with its data), that all commands sent during the
+    /// data of the last one have ended.
     pub(super) fn end_concurrent(&mut self) -> Result<(), StartError> {
         let Some(beside) = self.concurrent.filter(|_| self.active.is_none()) else { return Ok(()) };
         if beside.line == Line::Broken {
@@ -160,7 +161,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
-    /// Resets the CMD circuit; its status bits belong to no phase from now on.
+    /// Resets the CMD circuit, and clears the status bits of the command, which was sent during a
+    /// data transfer. If the controller may still send an automatic CMD12, the reset follows after
+    /// the data.
     pub(super) fn reset_concurrent(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);

@@ -41,8 +41,8 @@ impl SdhciQuirks {
     pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
     /// The timeout counter counts periods of the SD clock instead of TMCLK.
     pub const TIMEOUT_USES_SD_CLOCK: SdhciQuirks = SdhciQuirks(1 << 12);
-    /// The driver masks Data Timeout Error when the counter is too short for a phase. Then only the
-    /// engine's deadline limits the phase.
+    /// The driver masks Data Timeout Error when the controller's timeout counter is too short for a
+    /// command and its data. Then only the engine's deadline limits them.
     pub const MASK_LONG_TIMEOUT: SdhciQuirks = SdhciQuirks(1 << 13);
     /// High Speed Enable must stay 0, because it moves the sampling edge in the wrong direction.
     pub const NO_HISPD_BIT: SdhciQuirks = SdhciQuirks(1 << 14);
@@ -223,7 +223,7 @@ setters!(SdhciConfig {
     capabilities: Option<u64>,
 });
 
-/// The settings that the driver needs after its construction.
+/// The settings of the board that the driver needs also after its construction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lasting {
     pub quirks: SdhciQuirks,

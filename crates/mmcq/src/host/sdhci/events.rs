@@ -1,4 +1,5 @@
-//! Continues and ends a phase, and reports other events, when the controller interrupts.
+//! Continues and ends a phase (a command with its data), and reports other events, when the
+//! controller interrupts.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,8 +11,8 @@ use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Seg
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
-/// Interrupt status bits that belong to a phase: all except insertion and removal of the card, card
-/// interrupt, shared interrupts and re-tuning.
+/// Interrupt status bits that belong to a command or its data: all except insertion and removal of
+/// the card, card interrupt, shared interrupts and re-tuning.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// Interrupt status bits that the driver clears by writing 1.
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
@@ -29,8 +30,8 @@ const READY_LOOKS: u32 = 256;
 /// Largest number of reads of Present State before the driver decides that a Transfer Complete
 /// belonged to another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, so it may
-/// belong to an earlier transfer. The flag uses a bit that is no status bit of a phase.
+/// Flag in `Active::seen`: Transfer Complete came before the command's response, so it may belong
+/// to an earlier transfer. The flag uses a bit that is no status bit of a command or its data.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -39,9 +40,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Returns the end of the phase in progress in short form, if it is the only event and has no
-    /// error. The phase has an R1, and no data or data by ADMA. In all other cases, returns all
-    /// events in the full form.
+    /// Returns the end of the command in progress (and of its data) in short form, if it is the
+    /// only event and has no error. The command has an R1, and no data or data by ADMA. In all
+    /// other cases, returns all events in the full form.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
@@ -63,7 +64,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Acknowledges the events that the fast path does not expect, and returns them.
+    /// Acknowledges the events in the interrupt status `status` that are not simply the expected
+    /// end of the command in progress, and returns them.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -113,8 +115,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 }
     }
 
-    /// Reports insertion or removal of the card, card interrupt and re-tuning in `events`. Masks
-    /// each reported event until it can change again, so that a level cannot interrupt for ever.
+    /// Reports in `events` which of these the interrupt status `status` shows: insertion or removal
+    /// of the card, card interrupt, re-tuning. Masks each reported event until it can change again,
+    /// so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -143,7 +146,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Continues the phase in progress; returns its result if it has ended.
+    /// Continues the phase (a command with its data and busy) in progress; returns its result if it
+    /// has ended. `status` is the interrupt status, `auto_status` that of the automatic command.
     fn advance(
         &mut self,
         active: &mut Active,
@@ -232,9 +236,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// Returns the result of a tuning phase after an event; `None` if the phase has not ended.
-    /// `block` says that the tuning block was received. Without a block, Host Control 2 is read:
-    /// some controllers report only there, and only the end of the whole tuning.
+    /// Returns the result of a tuning command after an event; `None` if it has not ended. `block`
+    /// says that the tuning block was received. Without a block, Host Control 2 is read: some
+    /// controllers report only there, and only the end of the whole tuning.
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {
@@ -273,8 +277,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
-    /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
-    /// left. `offered`: an interrupt has reported that the buffer is ready.
+    /// Transfers blocks by the CPU, from the controller's buffer to memory if `read`, else from
+    /// memory to the buffer. Goes on while the buffer is ready and the transfer has blocks left.
+    /// `offered`: an interrupt has reported that the buffer is ready. `segments`: the memory.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
@@ -292,21 +297,23 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Returns whether the DAT lines stay in use after a Transfer Complete that came before the
-    /// phase's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
-    /// 2.2.9]. The lines are read several times, because they may be in use shortly after the
-    /// phase's own end too.
+    /// command's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
+    /// 2.2.9]. The lines are read several times, because they may also stay in use for a short time
+    /// after the command's own end.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {
         (0..END_LOOKS).all(|_| self.port.read32(PRESENT) & PRESENT_DAT_INHIBIT != 0)
     }
 
-    /// Returns whether the buffer becomes ready for a block, within `looks` reads of Present State.
+    /// Returns whether one of the bits `ready` (buffer ready for a read or a write) is set in
+    /// Present State, which is read at most `looks` times.
     fn buffer_is(&self, ready: u32, looks: u32) -> bool {
         (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }
 
-    /// Transfers one block that lies in several segments.
+    /// Transfers one block that lies in several segments, between them and the buffer port: to the
+    /// segments if `read`, otherwise from them.
     fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
         let bytes = self.transfer.block_bytes;
         let cursor = &mut self.transfer.cursor;
@@ -320,7 +327,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Reads one block from the buffer port into contiguous memory at `place`.
+    /// Reads one block of `bytes` bytes from the buffer port into contiguous memory at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
@@ -339,7 +346,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes one block from contiguous memory at `place` to the buffer port.
+    /// Writes one block of `bytes` bytes from contiguous memory at `place` to the buffer port.
     fn write_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
@@ -365,8 +372,9 @@ fn gone(active: &Active) -> Fault {
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
-/// Returns the fault for the error bits of a phase. Errors of the command are decoded first: after
-/// them, errors of the data mean nothing.
+/// Returns the fault for the bits `errors` of a command with its data; `auto_status` has the errors
+/// of an automatic command. Errors of the command are decoded first: after them, errors of the data
+/// mean nothing.
 pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match work {

@@ -71,26 +71,29 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
-    /// Interrupt status that ends the phase without an error, compared with all bits. Set only for
-    /// a phase that has an R1 and whose data the CPU does not transfer; otherwise [`NEVER`].
+    /// Interrupt status (all its bits) with which the command in progress ends without an error.
+    /// Set only for a command that has an R1 and whose data the CPU does not transfer; otherwise
+    /// [`NEVER`].
     fast_end: u32,
     /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once the controller has shown that it
     /// lacks the quirk.
     r1_with_tc: bool,
-    /// Which automatic command the controller sends in this phase.
+    /// Which automatic command (CMD23 or CMD12) the controller sends in the phase in progress.
     auto: Automatic,
-    /// State of a command that was sent during the data of a phase, until its end is handled.
+    /// State of a second command, sent while the data of another command are transferred; kept
+    /// until its end is handled. `None`: there is no second command.
     concurrent: Option<Concurrent>,
-    /// Mask of the interrupt status bits that belong to the phase. While another command is sent
-    /// during the phase's data, the mask lacks the bits of the CMD line.
+    /// Mask of the interrupt status bits that belong to the phase (the command that is executed,
+    /// with its data and busy). While another command is sent during the phase's data, the mask
+    /// lacks the bits of the CMD line.
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,
     /// Whether CMD and DAT are known to be idle and the interrupt status has no stale bits, because
     /// the last phase ended without an error.
     idle: bool,
-    /// Whether the last phase was a write, or made the card busy. The next response then shows
-    /// whether the card has executed that write or command without an error.
+    /// Whether the last command that the engine started wrote data, or made the card busy. The
+    /// response to the next command then shows whether the card has executed it without an error.
     programs: bool,
     shadow: Shadow,
 }

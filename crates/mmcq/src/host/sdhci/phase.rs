@@ -1,4 +1,5 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a phase (a command with its data): checks whether the controller can execute it, and
+//! writes the registers.
 
 use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
@@ -18,12 +19,12 @@ pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Block length of a memory card's transfers, in bytes.
 const BLOCK_BYTES: u32 = 512;
 
-/// The phase that is in progress.
+/// The phase that the controller executes now: one command with its response, data and busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Whether no other phase was in progress when this phase started.
+    /// Whether no other phase (a command with its data) was in progress when this one started.
     pub(super) alone: bool,
     /// Interrupt status bits that were set since the start of the phase.
     pub(super) seen: u32,
@@ -61,10 +62,10 @@ impl Active {
     const SHORT: Active = Active { resp: Resp::R1, work: Work::Command, alone: true, seen: 0 };
 }
 
-/// How a phase transfers data or waits.
+/// How a phase (a command with its data and busy) transfers data, or what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The command has no data.
     Command,
     /// The controller waits for the end of busy.
     Busy,
@@ -79,7 +80,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the interrupt status bits that must be set before the phase has ended.
+    /// Returns the interrupt status bits of which all must be set when the command, with its data
+    /// and busy, has ended.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -88,7 +90,7 @@ impl Work {
         }
     }
 
-    /// Returns the interrupts that the phase enables.
+    /// Returns the interrupts that the driver enables for the command in progress and its data.
     const fn signal(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -105,8 +107,8 @@ impl Work {
     }
 }
 
-/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied in every
-/// phase.
+/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied for every
+/// command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Bus address at which SDMA continues after its next stop.
@@ -120,8 +122,9 @@ pub(super) struct Transfer {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Starts a transfer that differs from an earlier one only in its blocks and its memory.
-    /// Returns false and does nothing if other registers must change.
+    /// Starts a transfer, with the timeout `timeout_ns` of the card, that differs from an earlier
+    /// one only in its blocks and its memory. Returns false and does nothing if other registers
+    /// must change.
     #[inline(always)]
     pub(super) fn start_fast_data(
         &mut self,
@@ -175,8 +178,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Starts a command with an R1 response and without data. Returns false and does nothing for
-    /// any other phase.
+    /// Starts a command with an R1 response and without data. Returns false and does nothing if
+    /// `phase` is not such a command.
     ///
     /// Such a command interrupts by Command Complete, and a transfer by Transfer Complete alone. So
     /// a command between two transfers costs two writes of Interrupt Signal Enable. With
@@ -206,9 +209,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Sends the phase's command: writes Argument, Transfer Mode and Command as the last step of a
-    /// start. `ends` is the interrupt status that ends the phase, `kind` the response type. CMD and
-    /// DAT are idle, so no other phase is in progress.
+    /// Sends the command of a phase: writes Argument, Transfer Mode and Command as the last step of
+    /// its start. `index`, `arg` and `kind` are the command's index, argument and response type,
+    /// `mode` is the value of Transfer Mode. `ends` is the interrupt status at its end. CMD and DAT
+    /// are idle, since no other command or data transfer is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;
@@ -220,8 +224,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
     }
 
-    /// Returns which kind of automatic CMD23 the next phase uses. After a write or a busy it is the
-    /// kind whose response the driver reads, since the response may report errors of that write.
+    /// Returns which kind of automatic CMD23 the next command uses. After a write or a busy it is
+    /// the kind whose response the driver reads, since the response may report errors of that
+    /// write.
     #[inline(always)]
     fn count(&self) -> Automatic {
         if self.programs { Automatic::TellingCount } else { Automatic::Count }
@@ -276,8 +281,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Writes the registers for a data transfer, except argument and command. Returns how the data
-    /// are transferred, and the transfer mode.
+    /// Writes the registers for a data transfer, except argument and command. `timeout_ns`: how
+    /// long the controller waits for the card. Returns how the data are transferred, and the
+    /// transfer mode.
     #[inline]
     fn program_data(
         &mut self,
@@ -370,8 +376,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes the address of SDMA. The write of its last byte also lets a stopped transfer
-    /// continue.
+    /// Writes `bus`, the bus address at which SDMA continues. The write of the address's last byte
+    /// also lets a stopped transfer continue.
     pub(super) fn set_sdma(&self, bus: u64) {
         if !self.model.v4 {
             return self.port.write32(SDMA_ADDRESS, bus as u32);

@@ -77,8 +77,9 @@ impl<R: Regs> Port<R> {
         self.regs.write16(offset + 2, high);
     }
 
-    /// Writes the last `count` (1 to 4) bytes of a block into the buffer port, each in its byte
-    /// lane. A controller that counts bytes must not get more bytes than the block has.
+    /// Writes the last `count` (1 to 4) bytes of a block, which are the low bytes of `word`, into
+    /// the buffer port at `offset`, each in its byte lane. A controller that counts bytes must not
+    /// get more bytes than the block has.
     pub(super) fn write_lanes(&self, offset: u16, word: u32, count: u32) {
         match count {
             _ if self.only_32 => self.regs.write32(offset, word),
@@ -92,8 +93,9 @@ impl<R: Regs> Port<R> {
         }
     }
 
-    /// Makes a narrow write on a controller that allows only 32-bit accesses. The other bits of the
-    /// word are written back as read; no other register in the same word is disturbed by that.
+    /// Writes the bits `mask` of the register at `offset` (1 or 2 bytes) with `value`, on a
+    /// controller that allows only 32-bit accesses. The other bits of the word are written back as
+    /// read; no other register in the same word is disturbed by that.
     fn merge(&self, offset: u16, mask: u32, value: u32) {
         let shift = 8 * (offset & 3);
         let old = self.regs.read32(offset & !3);

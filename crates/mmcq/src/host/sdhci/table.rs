@@ -53,8 +53,9 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         self.build_list(form, dma, segments, bytes)
     }
 
-    /// Writes the descriptor of one segment that fits one descriptor, in a format without an end
-    /// descriptor.
+    /// Writes the only descriptor of a segment of `bytes` bytes at bus address `bus`, in a format
+    /// that needs no further descriptor as an end. Returns the number of bytes written to the
+    /// table.
     #[inline(always)]
     pub(super) fn build_one(&mut self, form: Form, bytes: u32, bus: u64) -> usize {
         if let Some(slot) = self.words.first_mut() {
@@ -135,8 +136,9 @@ pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     }
 }
 
-/// Writes one descriptor, as `put` does, but inline: fewer instructions are executed, and the code
-/// is larger.
+/// Writes one descriptor of `words` words into `slot`: the first word `head`, and the bus address
+/// `bus`. Does the same as `put`, but inline: fewer instructions are executed, and the code is
+/// larger.
 #[inline(always)]
 fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
     let [first, second, third, fourth] = slot;

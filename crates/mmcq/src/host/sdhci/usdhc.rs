@@ -220,7 +220,8 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Writes Transfer Mode to Mixer Control (MIX_CTRL), and then the command.
+    /// Writes Transfer Mode (the lower half of `word`) to Mixer Control (MIX_CTRL), and then the
+    /// command (the upper half).
     fn send(&self, word: u32) {
         let mix = self.mix.get();
         if word & DATA_PRESENT != 0 {
@@ -262,8 +263,8 @@ impl<R: Regs> Usdhc<R> {
             | word & PROTOCOL_SAME
     }
 
-    /// Writes Host Control 1. The board switches the supply, so Power Control only reads back what
-    /// was written.
+    /// Writes `word`, the SDHCI's registers Host Control 1 (bits 7:0) and Power Control (15:8). The
+    /// board switches the supply, so Power Control is only stored, and read back later.
     fn set_control(&self, word: u32) {
         let control = word as u8;
         self.high_speed.set(control & CONTROL_HIGH_SPEED);
@@ -337,8 +338,8 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(VENDOR, if on { old | bit } else { old & !bit });
     }
 
-    /// Returns SDHCI's word with Auto CMD Error Status and, in its upper half, Host Control 2. The
-    /// two tuning bits need no translation.
+    /// Converts the uSDHC register `word` into SDHCI's: Auto CMD Error Status and, in the upper
+    /// half, Host Control 2. The two tuning bits need no translation.
     fn auto_word(&self, word: u32) -> u32 {
         let tuning = u32::from(CONTROL_2_TUNE | CONTROL_2_TUNED) << 16;
         let low = if self.uhs && self.regs.read32(VENDOR) & VENDOR_1V8 != 0 { CONTROL_2_1V8 } else { 0 };

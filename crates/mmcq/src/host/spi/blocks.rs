@@ -3,7 +3,7 @@
 use crate::host::pio::Cursor;
 use crate::host::{Data, Segment, StartError};
 
-/// The blocks of a phase that are still to transfer.
+/// The blocks that are still to transfer for the phase (the command) in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     pub data: Data,

@@ -10,7 +10,8 @@ use crate::spec::timing::sd as limits;
 
 /// Bytes that give 74 clocks while the card is not selected [SD 6.4.1], with a margin.
 const CLOCKS_BYTES: u32 = 12;
-/// Bytes of one exchange that drains the card: the driver sends 0xff, and drops what it receives.
+/// Number of bytes in one SPI exchange in which the card sends the rest of a block: the driver
+/// sends 0xff, and drops what it receives.
 const DRAIN_BYTES: u32 = 64;
 /// Number of exchanges that drain the card. Together they are longer than a block of 512 bytes with
 /// its CRC. The card may be in the middle of such a block, in either direction.
@@ -25,7 +26,7 @@ const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Shortest time between two polls for the end of an SPI exchange, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
-/// Work that the driver does between phases: clock, reset and recovery.
+/// Work that the driver does between phases (commands with their data): clock, reset and recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chore {
     what: What,
@@ -53,7 +54,7 @@ enum What {
     /// end an open transfer, and CMD0.
     Drain(u8),
     StopToken,
-    /// Waits until the card's line is high.
+    /// Waits until the card releases its data line (no busy).
     Busy,
     Stop,
 }

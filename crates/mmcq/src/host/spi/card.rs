@@ -19,18 +19,19 @@ const STBY: u32 = 3 << 9;
 const TRAN: u32 = 4 << 9;
 /// State `data` of a card, in the form of [`STBY`].
 const DATA: u32 = 5 << 9;
-/// State `rcv` of a card, in the form of [`STBY`].
+/// State `rcv` of a card (6) in its place in an R1, bits 12:9.
 const RCV: u32 = 6 << 9;
 /// State `prg` of a card, in the form of [`STBY`].
 const PRG: u32 = 7 << 9;
 
-/// A transfer of several blocks that is open on the card.
+/// Kind of the open transfer: a transfer of several blocks that the driver has not ended with CMD12
+/// or the stop token yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     Read,
     Write,
-    /// A block of the write was refused, or its phase failed or was given up. So CMD12, and not the
-    /// stop token, ends the write [SD 7.2.4].
+    /// A write of which the card refused a block, or which failed, or which the driver gave up. So
+    /// CMD12, and not the stop token, ends the write [SD 7.2.4].
     Refused,
 }
 
@@ -66,7 +67,7 @@ impl Card {
         Response::short(PRG)
     }
 
-    /// Returns the R1 with which an open transfer ends.
+    /// Returns the R1 that the engine gets for the CMD12 that ends an open transfer.
     pub fn stopped(&mut self) -> u32 {
         self.r1(RCV)
     }
@@ -155,8 +156,8 @@ impl Card {
 }
 
 impl Card {
-    /// Returns the first step of a phase's program, and sets the SPI command for the engine's
-    /// command.
+    /// Translates a command of the engine for the SPI bus: sets the SPI command in `program`, and
+    /// returns the first step of its execution on the bus.
     ///
     /// | on the SD bus | here |
     /// |---|---|

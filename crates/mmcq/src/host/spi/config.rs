@@ -15,9 +15,9 @@ pub struct SpiConfig {
     /// Fastest clock that port and wiring support, in hertz. Above 25 MHz the card is switched to
     /// high speed.
     pub max_clock_hz: u32,
-    /// Largest number of blocks in a phase, at least 1. The engine derives a phase's deadline from
-    /// the clock, so a port that transfers much more slowly than its clock allows needs a smaller
-    /// number.
+    /// Largest number of blocks in a phase (a command with its data), at least 1. The engine
+    /// derives the deadline of a phase from the clock, so a port that transfers much more slowly
+    /// than its clock allows needs a smaller number.
     pub max_blocks: u16,
     /// Whether the card cannot be removed.
     pub fixed: bool,
@@ -26,12 +26,14 @@ pub struct SpiConfig {
 setters!(SpiConfig { max_clock_hz: u32, max_blocks: u16, fixed: bool });
 
 impl SpiConfig {
-    /// Makes settings with up to 128 blocks in a phase, and a removable card.
+    /// Makes settings with up to 128 blocks in a phase (a command with its data), and a removable
+    /// card.
     pub const fn new(max_clock_hz: u32) -> Self {
         SpiConfig { max_clock_hz, max_blocks: 128, fixed: false }
     }
 
-    /// Returns the capabilities of the driver with this port.
+    /// Returns the capabilities of the driver with this port. `shared`: the bus has other devices
+    /// too. `dma_bits`: number of address bits of the port's DMA; 0 for a port without DMA.
     pub(super) fn caps(&self, shared: bool, dma_bits: u8) -> Caps {
         let fastest = self.max_clock_hz.max(SLOWEST_HZ);
         let high_speed = if fastest > DEFAULT_SPEED_HZ { Caps::timing_bit(Timing::HighSpeed) } else { 0 };

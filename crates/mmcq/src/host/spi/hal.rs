@@ -34,7 +34,7 @@ impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> HalPort<B, C, F> {
     }
 }
 
-/// Carries out an exchange, and waits until it is complete.
+/// Carries out an SPI exchange (bytes in both directions), and waits until it is complete.
 ///
 /// # Safety
 /// The caller may use the memory of the exchange, and nothing else uses it during the call.

@@ -17,9 +17,11 @@ pub(super) struct Line<P: Port> {
     pub byte_ns: u32,
     clock_hz: u32,
     selected: bool,
-    /// Whether an exchange was started and its end was not seen yet.
+    /// Whether an SPI exchange (bytes in both directions) was started and the port has not reported
+    /// its end yet.
     going: bool,
-    /// Whether an exchange has ended since the beginning of the present call.
+    /// Whether an SPI exchange has ended since the engine's present call of the driver began
+    /// ([`begin_call`](Self::begin_call)).
     ended: bool,
 }
 
@@ -49,7 +51,7 @@ impl<P: Port> Line<P> {
         self.ended
     }
 
-    /// Returns the progress of the last exchange.
+    /// Returns how far the last SPI exchange of the driver has got.
     #[inline]
     pub fn progress(&mut self) -> Progress {
         if !self.going {
@@ -70,7 +72,7 @@ impl<P: Port> Line<P> {
         !self.going
     }
 
-    /// Selects or deselects the card.
+    /// Selects the card if `on` is true, and deselects it otherwise.
     pub fn select(&mut self, on: bool) {
         if self.selected != on {
             self.selected = on;
@@ -78,7 +80,7 @@ impl<P: Port> Line<P> {
         }
     }
 
-    /// Sets the clock in hertz; `None` sets the last clock again.
+    /// Sets the clock to `hz` hertz; `None` sets the last clock again, 0 stops it.
     pub fn clock(&mut self, hz: Option<u32>) {
         self.clock_hz = hz.unwrap_or(self.clock_hz);
         let byte_ns = 8_000_000_000u64.checked_div(self.clock_hz.into()).unwrap_or(0);
@@ -106,8 +108,8 @@ impl<P: Port> Line<P> {
         self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
     }
 
-    /// Sends a command, and receives bytes for its response. The bytes that come in during the
-    /// command, and `skip` bytes after it, are marked as read.
+    /// Sends the command `index` with the argument `arg`, and receives bytes for its response. The
+    /// bytes that come in during the command, and `skip` bytes after it, are marked as read.
     pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
         let [a, b, c, d, e, f] = frame::of(index, arg);
         // The driver does not poll once more for a late response to CMD0, so receive enough bytes
@@ -169,8 +171,8 @@ impl<P: Port> Line<P> {
         self.memory.0.iter().take(7).skip(1).any(|&byte| byte != 0xff)
     }
 
-    /// Returns whether the card's line was low during the whole last exchange of the driver's
-    /// memory.
+    /// Returns whether the card's line was low in all first bytes of the last exchange that sent a
+    /// command.
     pub fn was_low(&self) -> bool {
         self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)
     }

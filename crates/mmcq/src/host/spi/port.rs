@@ -46,7 +46,7 @@ pub enum Progress {
 /// 3. The port keeps no address after the exchange.
 pub unsafe trait Port {
     /// Whether other devices are on the same bus. The driver then deselects the card after each
-    /// phase, and leaves no transfer open.
+    /// command with its data, and leaves no transfer open.
     const SHARED: bool = false;
 
     /// Whether [`take_waker`](Self::take_waker) may return a waker.

@@ -1,5 +1,5 @@
-//! A phase as a program, that is, a sequence of exchanges: the end of each exchange selects the
-//! next one.
+//! A phase (a command with its data and busy) as a program, that is, a sequence of exchanges of
+//! bytes on the SPI bus: the end of each exchange selects the next one.
 
 use super::blocks::Blocks;
 use super::card::{Card, Open};
@@ -12,11 +12,11 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Largest number of steps of a phase's program that one call executes.
+/// Largest number of steps of a command's program (its series of exchanges) that one call executes.
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
-/// Bytes within which a card must respond [SD 7.5.1, N_CR], after those of the command's exchange.
+/// Number of bytes after the command's exchange within which a card must respond [SD 7.5.1, N_CR].
 const ANSWER_LATE: usize = 8;
 /// Largest number of tries of CMD0 before its wrong response becomes a failure; also the largest
 /// number of tries of CMD59.
@@ -35,7 +35,7 @@ const REFUSED: u8 = 0x7c;
 /// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
 
-/// The program: the sequence of byte exchanges that carries out the phase in progress.
+/// The sequence of SPI byte exchanges for the command in progress, its response and its data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub index: u8,
@@ -51,18 +51,18 @@ pub(super) struct Program {
     stop: Option<u32>,
     /// Number of repeated polls for a response so far, or of repeated CMD0 in a reset.
     again: u8,
-    /// Number of CMD59 that this phase has sent so far.
+    /// Number of CMD59 that the driver has sent so far before the command in progress.
     tries: u8,
     patience: Patience,
 }
 
 enum Turn {
-    /// Continue with the next step when the started exchange has ended.
+    /// Continue the command in progress when the exchange of bytes that was started has ended.
     Go,
     /// Continue in a later call, because the exchange that was started is long: it transfers a
     /// block, or polls a slow card.
     Later,
-    /// The phase has ended.
+    /// The end of the program: the command with its data has ended.
     End,
 }
 
@@ -95,7 +95,7 @@ fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
 
 impl Program {
     /// Makes the sequence of exchanges on the SPI bus that executes a phase (command, data and
-    /// busy).
+    /// busy). `timeout_ns`: longest time that the card may need for the data or the busy.
     pub fn of(
         phase: &Phase,
         card: &mut Card,
@@ -135,13 +135,13 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns whether the driver knows the phase's result without an exchange.
+    /// Returns whether the driver knows the response without an exchange on the SPI bus.
     pub fn is_said(&self) -> bool {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// Abandons the program in its present step. Records in `card` what the card may be left with:
-    /// an unfinished block, or an open transfer.
+    /// Abandons the program (the exchange with the card) in its present step. Records in `card`
+    /// what the card may be left with: an unfinished block, or a CMD18 or CMD25 that was not ended.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();
@@ -157,14 +157,14 @@ impl Program {
         }
     }
 
-    /// Starts the first exchange; [`run`](Self::run) continues the program when it has ended.
+    /// Starts the program's first exchange on the SPI bus; [`run`](Self::run) continues it.
     pub fn begin<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) {
         // No first step of a program ends or fails before an exchange.
         let _ = self.step(line, segments);
     }
 
-    /// Continues the exchanges of the phase as far as possible without waiting. Returns the result
-    /// of the phase; `None` if it has not ended.
+    /// Continues the SPI exchanges of the command (with its data) in progress as far as possible
+    /// without waiting. Returns the result of the command; `None` if it has not ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {

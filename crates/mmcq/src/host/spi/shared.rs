@@ -57,7 +57,7 @@ pub struct SharedHalPort<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> 
     clock: F,
     hz: u32,
     selected: bool,
-    /// The exchange that waits for a lease of the bus.
+    /// The exchange that waits for a lease of the bus; `None`: no exchange waits.
     waiting: Option<Exchange>,
     failed: bool,
 }
@@ -78,8 +78,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
         }
     }
 
-    /// Returns the bus; `None` while another user has it. After a new lease, selects the card if it
-    /// should be selected.
+    /// Returns the bus; `None` while another user has it. If the bus was leased anew and the driver
+    /// wants the card selected, selects the card.
     fn leased(&mut self) -> Option<&mut L::Bus> {
         if self.lease.is_none() {
             let bus = self.lease.insert(self.bus.lease()?);

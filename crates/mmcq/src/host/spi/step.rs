@@ -1,18 +1,22 @@
-//! The steps of a phase's program, and the longest wait in them.
+//! The steps by which the driver executes a command on the SPI bus, and how long it polls the card
+//! in each step.
 
 use crate::host::Stage;
 
-/// Number of bytes that the first poll receives.
+/// Number of bytes that the first poll of a waiting card receives on the SPI bus; later polls
+/// receive more.
 pub(super) const LOOK_FIRST: u8 = 8;
 /// Number of bytes that the longest poll receives.
 const LOOK_LONGEST: u8 = 64;
 
-/// The event that a phase's program waits for, or its next action.
+/// The next action by which the driver executes a command on the SPI bus, or the event that it
+/// waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The phase needs no exchange: the driver knows the response.
     Said,
-    /// The phase needs no exchange: the card would not respond, so the phase ends with a timeout.
+    /// Nothing is sent: the card would not respond to this command, so the driver reports a timeout
+    /// at once.
     Unheard,
     /// Before the command is sent: waits until the card's line is high. CMD0, and a command during
     /// an open read, do not wait.
@@ -54,7 +58,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Returns whether the card may be in the middle of a block if the phase ends at this step.
+    /// Returns whether the card may be in the middle of a block if the transfer ends at this step.
     pub fn tears(self) -> bool {
         use Step::{Block, Check, Register, Rest, Sent, Started, Token};
         matches!(self, Register | Token | Block | Rest | Check | Started | Sent)
@@ -89,7 +93,8 @@ impl Patience {
         *self = Patience::of(self.limit_ns);
     }
 
-    /// Returns the number of bytes in the next poll; `None` if the card has used up its time.
+    /// Returns the number of bytes that the next poll receives: more and more, up to a largest
+    /// number. `None` if the card has used up its time. `byte_ns`: time in ns of a byte on the bus.
     pub fn look(&mut self, byte_ns: u32) -> Option<usize> {
         let bytes = self.look;
         self.look = bytes.saturating_mul(2).min(LOOK_LONGEST);

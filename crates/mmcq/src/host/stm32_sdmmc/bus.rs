@@ -19,18 +19,19 @@ const STAGES_MAX: u32 = 4;
 /// Argument bits of a CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
 const IO_ABORT: u32 = 1 << 31 | 6 << 9;
 
-/// The event that an operation waits for.
+/// The event that a bus operation (power, clock, width, voltage or reset) waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The end of the time for which the lines are low.
+    /// The end of the pause in which the controller holds the lines low, as a part of a power
+    /// cycle.
     Cycle,
     /// The end of the time for which the lines are high without a clock.
     Off,
-    /// The end of a command that is still in progress.
+    /// Waits for the end of a command that is still in progress.
     Command,
     /// The data path becomes idle, after the driver has stopped it.
     Abort,
-    /// The end of the voltage switch to 1.8 V.
+    /// The end of the switch of the signal lines to 1.8 V.
     Switch,
 }
 
@@ -40,14 +41,14 @@ enum Listens {
     No,
     /// The driver enables the detection as soon as the controller's data path is idle.
     Soon,
-    /// Detection is enabled until the card is switched off.
+    /// The controller detects the card interrupt, until the card is switched off.
     Yes,
 }
 
 /// The bus settings, and the progress of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
-    /// Value of the clock register without its divider.
+    /// Value of the clock register (bus width, timing and other bits) without its divider.
     lines: u32,
     /// Divider field of the clock register.
     divider: u32,
@@ -85,7 +86,7 @@ impl Bus {
         self.clock_hz
     }
 
-    /// Returns the bits of the data control register that stay set from phase to phase.
+    /// Returns the bits of the data control register that stay the same for all commands.
     pub(super) const fn data_control(&self) -> u32 {
         if matches!(self.listens, Listens::No) { 0 } else { DATA_SDIO }
     }

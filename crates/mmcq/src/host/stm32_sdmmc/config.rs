@@ -1,7 +1,7 @@
 //! Settings that the board gives the driver, and the capabilities that follow from them.
 
 use super::regs::*;
-use super::table::GRAIN_BYTES;
+use super::table::{BOUNCE_BYTES, GRAIN_BYTES};
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
 use crate::spec::timing::{emmc, sd};
 use core::fmt;
@@ -77,6 +77,8 @@ setters!(Stm32SdmmcConfig {
 
 impl Stm32SdmmcConfig {
     /// Makes settings for four data lines, default speed, and a DMA that reaches all memory.
+    /// `kernel_hz`: frequency in hertz of the kernel clock (`sdmmc_ker_ck`), from which the card's
+    /// clock is made.
     pub const fn new(kernel_hz: u32) -> Self {
         Stm32SdmmcConfig {
             kernel_hz,
@@ -147,6 +149,7 @@ impl Stm32SdmmcConfig {
             max_blocks: 0xffff,
             max_bytes,
             align: 4,
+            max_odd_bytes: BOUNCE_BYTES,
             dma_bits: 32,
             clock_hz: (slowest, fastest),
             width: self.width,

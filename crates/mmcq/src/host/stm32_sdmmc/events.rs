@@ -1,4 +1,4 @@
-//! Continues a phase at each interrupt, until the phase ends.
+//! Continues the command in progress, with its data and busy, at each interrupt until it ends.
 
 use super::Stm32Sdmmc;
 use super::phase::{Active, COMMAND_ERRORS, DATA_ERRORS, Work};
@@ -44,7 +44,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 
     /// Reads the status and clears its flags. Reports and masks the card interrupt first, if the
-    /// engine has unmasked it.
+    /// engine has unmasked it. Returns the status that was read; all ones if the controller is
+    /// gone.
     fn look(&mut self, events: &mut Events) -> u32 {
         let status = self.regs.read32(STATUS);
         if status == u32::MAX {
@@ -101,7 +102,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// Returns the fault that ends the phase, or `None`.
+    /// Returns the fault that ends the command or its data; `None` if there is none so far.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -127,8 +128,9 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Ends a bad tuning block. If the data path is still active, a CMD12 resets it before the next
-    /// block. Returns the result of the phase; `None` while the reset is in progress.
+    /// Ends a bad tuning block. If `status` shows that the data path is still active, a CMD12
+    /// resets it before the next block. Returns the result of the tuning command; `None` while the
+    /// reset is in progress.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);
@@ -167,7 +169,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Returns whether the response carries the index of another command.
+    /// Returns whether the received response belongs to another command than `active`, the one in
+    /// progress: it carries another command index. False for responses without an index.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

@@ -73,14 +73,15 @@ pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     caps: Caps,
     active: Option<Active>,
     bus: Bus,
-    /// The reset that the data path needs because a phase with data has failed; `None` if it needs
-    /// none.
+    /// How the data path must be reset because a command with data has failed; `None` if it needs
+    /// no reset.
     failed: Option<Failed>,
     /// Last value written to the interrupt mask; `None` before the first write.
     mask: Option<u32>,
 }
 
-/// The command that resets the data path after a failed phase.
+/// The command that the driver sends to reset the controller's data path after a failed phase (a
+/// command with its data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     /// The abort of a failed transfer of a memory card: CMD12.
@@ -158,8 +159,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         &self.regs
     }
 
-    /// Writes the interrupt mask if its value changes. The card interrupt is enabled in it if the
-    /// engine has unmasked it.
+    /// Enables the interrupts in `mask`, and the card interrupt if the engine has unmasked it. The
+    /// register is written only if its value changes.
     fn set_mask(&mut self, mask: u32) {
         let mask = mask | if self.bus.hears_card() { CARD_INTERRUPT } else { 0 };
         if self.mask != Some(mask) {
@@ -207,8 +208,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Maps memory for DMA. If the DMA cannot reach it, or its bus address is not a multiple of 4,
-/// unmaps it and returns an error.
+/// Maps `bytes` bytes at `place` for DMA, and returns their bus address. If the DMA cannot reach
+/// the memory, or its bus address is not a multiple of 4, unmaps it and returns an error.
 fn mapped<D: Dma>(
     dma: &D,
     config: &Stm32SdmmcConfig,

@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and writes the registers.
+//! Starts a command with its data (a phase): checks it and writes the registers.
 
 use super::regs::*;
 use super::table::{BOUNCE_BYTES, Pieces};
@@ -16,26 +16,26 @@ pub(super) const COMMAND_ERRORS: u32 = COMMAND_CRC_FAIL | COMMAND_TIMEOUT;
 /// Status flags that report an error of data.
 pub(super) const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | DMA_ERROR;
 
-/// The phase that is in progress.
+/// The phase (a command with its data or busy) that the controller executes now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Status flags that were set since the start of the phase.
+    /// Status flags that were set since the command in progress started.
     pub(super) seen: u32,
     /// Whether the card was busy when the driver last read the status.
     pub(super) busy: bool,
-    /// Length of the phase's data in bytes.
+    /// Length in bytes of the data of the phase (the command) in progress.
     pub(super) bytes: u32,
-    /// The command that must stop the data path if the phase fails.
+    /// The command that must stop the data path if the phase (a command with its data) fails.
     pub(super) end: Failed,
 }
 
-/// How a phase transfers data.
+/// How the data of the command in progress are transferred, or what else the command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// The phase has no data.
+    /// The phase (a command, perhaps with data and busy) has no data.
     Command,
     /// The command is CMD11, after which the controller stops the clock.
     Switch,
@@ -43,7 +43,7 @@ pub(super) enum Work {
     Dma(Direction),
     /// The data go through the bounce buffer.
     Bounce(Direction),
-    /// The phase reads a tuning block, which stays in the bounce buffer.
+    /// The command reads a tuning block, which stays in the bounce buffer.
     Tune,
     /// The tuning block was bad, and a CMD12 resets the data path.
     TuneEnds,
@@ -66,12 +66,13 @@ impl Active {
         if matches!(self.resp, Resp::None) { COMMAND_SENT } else { RESPONSE_END }
     }
 
-    /// Returns whether the card may be busy after the phase.
+    /// Returns whether the card may be busy after the command and its data.
     pub(super) const fn may_be_busy(&self) -> bool {
         matches!(self.resp, Resp::R1b) || self.work.writes()
     }
 
-    /// Returns the flags that must be set before the phase has ended, except the end of busy.
+    /// Returns the flags that must be set before the phase (the command with its data) has ended,
+    /// except the end of busy.
     pub(super) const fn needs(&self) -> u32 {
         let more = match self.work {
             Work::Command | Work::TuneEnds => 0,
@@ -81,7 +82,8 @@ impl Active {
         self.command_good() | more
     }
 
-    /// Returns the flags that must interrupt so that the phase continues.
+    /// Returns the flags that must raise the interrupt, because the command in progress waits for
+    /// them.
     pub(super) const fn wanted(&self) -> u32 {
         if matches!(self.work, Work::TuneEnds) {
             return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;
@@ -171,7 +173,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(COMMAND, COMMAND_ENABLE | command);
     }
 
-    /// Writes the registers for a data transfer.
+    /// Writes the registers for the data of a command: the DMA's list or the bounce buffer, data
+    /// length and data control. An error if the memory cannot be used.
     fn program_data(
         &mut self,
         command: &Command,
@@ -216,8 +219,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
-/// writes no register.
+/// Returns the length of the data in bytes, or an error if the controller cannot transfer them.
+/// `tuning`: the data are a tuning block. Writes no register.
 fn check(data: &Data, segments: &[Segment], tuning: bool) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;

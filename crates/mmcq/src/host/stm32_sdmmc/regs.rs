@@ -119,7 +119,7 @@ pub const RX_OVERRUN: u32 = 1 << 5;
 pub const RESPONSE_END: u32 = 1 << 6;
 /// [`STATUS`]: a command without a response was sent.
 pub const COMMAND_SENT: u32 = 1 << 7;
-/// [`STATUS`]: all bytes of the transfer are done.
+/// [`STATUS`]: all bytes of the transfer have been transferred.
 pub const DATA_END: u32 = 1 << 8;
 /// [`STATUS`]: one block is done.
 pub const DATA_BLOCK_END: u32 = 1 << 10;
@@ -167,9 +167,9 @@ pub const STATIC: u32 = COMMAND_CRC_FAIL
 pub const DMA_ENABLE: u32 = 1 << 0;
 /// [`DMA_CONTROL`]: the DMA uses a list of pieces.
 pub const DMA_BY_LIST: u32 = 1 << 1;
-/// [`DMA_NEXT`]: another piece follows.
+/// [`DMA_NEXT`]: another list entry, with a further memory segment, follows.
 pub const NEXT_FOLLOWS: u32 = 1 << 31;
-/// [`DMA_NEXT`]: the list entry holds the size of the piece.
+/// [`DMA_NEXT`]: the list entry holds the size of its memory segment.
 pub const NEXT_HAS_SIZE: u32 = 1 << 30;
 /// [`DMA_NEXT`]: the list entry is ready for the DMA.
 pub const NEXT_READY: u32 = 1 << 29;

@@ -25,19 +25,21 @@ use crate::host::{Auto, BusOp, Caps, Direction, Dma, Events, Host, Phase, Regs, 
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
-/// A driver for ST's SDMMC that keeps writes open.
+/// A driver for ST's SDMMC that leaves a write open (a CMD25 without its CMD12), so that the next
+/// request can continue it.
 ///
 /// For other requests the driver works like the wrapped [`Stm32Sdmmc`].
 pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     host: Stm32Sdmmc<R, D, S, PIECES>,
     caps: Caps,
-    /// The transfer that is open on the card; `None` if there is none.
+    /// The write that is open on the card, so that later requests can continue it; `None` if there
+    /// is none.
     open: Option<Open>,
     plain: Plain,
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// A multi-block transfer whose end was not sent to the card yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     /// A write that a CMD13 with further data (a carrier) can continue.
@@ -46,14 +48,15 @@ enum Open {
     Ended,
 }
 
-/// What the phase in progress does for an open write.
+/// Kind of the phase (a command with or without data) in progress, by its use for an open write: a
+/// write that has transferred its blocks, and that later phases may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// The phase sends CMD12 or CMD13 without data.
+    /// The driver sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
-    /// such a command a carrier.
+    /// CMD13 that carries the next blocks of an open write as its data (the module calls it a
+    /// carrier).
     Carrier,
 }
 
@@ -94,7 +97,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> OpenStm32Sdmmc<R, D, S
         Ok(())
     }
 
-    /// Forgets the open transfer, because the lines or the whole controller are reset.
+    /// Forgets the open transfer (a write that was not ended on the card), because the lines or the
+    /// whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.plain) = (None, Plain::Other);
     }

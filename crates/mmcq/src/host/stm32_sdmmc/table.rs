@@ -40,7 +40,7 @@ pub(super) struct First {
 }
 
 impl<const PIECES: usize> Pieces<PIECES> {
-    /// Size of the list in bytes.
+    /// Size in bytes of the linked list of memory segments that the controller reads.
     pub(super) const LIST_BYTES: usize = ITEM_BYTES as usize * PIECES;
 
     /// Makes an empty list.

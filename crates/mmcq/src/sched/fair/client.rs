@@ -5,7 +5,8 @@ use super::super::Waiting;
 
 /// Fraction bits of the fixed-point numbers `sync_ahead` and `async_ahead`, which count blocks.
 const FRACTION: u32 = 32;
-/// Number of think times that must be measured before their mean is used.
+/// Number of a client's think times (from a completion to its next request) that must be measured
+/// before their mean is used.
 const LEARNED: u8 = 4;
 /// Number of requests in a row, each beginning where the one before ended, that make a stream. One
 /// such request alone may be a random request that begins there by chance.
@@ -52,8 +53,9 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// Charges one queue of the client (`sync`: the synchronous one) for `blocks` blocks that were
-    /// sent: its start tag grows by the blocks divided by the weight.
+    /// Charges one queue of the client (the synchronous one if `sync`, otherwise the asynchronous
+    /// one) for `blocks` blocks that were sent: its start tag grows by the blocks divided by the
+    /// client's `weight`.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);
@@ -68,8 +70,9 @@ impl Client {
         *ahead = ahead.saturating_sub(by);
     }
 
-    /// Notes a synchronous request that has come in. A think time above `longest_ns` counts as
-    /// `longest_ns`.
+    /// Notes a synchronous request that has come in, and updates the client's mean think time: the
+    /// time from the end of its last request to the arrival of this one. A longer one than
+    /// `longest_ns` counts as `longest_ns`.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
         let follows = self.end == request.lba as u32;
@@ -95,7 +98,7 @@ impl Client {
         self.last_done_ns = now_ns;
     }
 
-    /// Notes that a synchronous request was cancelled.
+    /// Notes that a synchronous request of the client was cancelled, and is no longer outstanding.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
@@ -111,7 +114,8 @@ impl Client {
         self.followed < STREAM
     }
 
-    /// Returns the mean think time; `None`: not learned yet.
+    /// Returns the mean time in ns from the completion of a request until the client sends its next
+    /// one; `None`: no such time was measured yet.
     pub(super) fn think_ns(&self) -> Option<u64> {
         (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
     }

@@ -45,9 +45,9 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         Ok(FairConfig { weights, ..Self::DEFAULT })
     }
 
-    /// Sets the length of a turn: `blocks` (1 to 1048576) of 512 bytes, or `timeout_ns` of card
-    /// time (1 ms to 10 s), whichever ends first. A client that is slower than blocks / timeout
-    /// pays for time instead of blocks.
+    /// Sets the length of a client's turn: `blocks` (1 to 1048576) of 512 bytes, or `timeout_ns` of
+    /// card time (1 ms to 10 s), whichever ends first. For a client that transfers fewer blocks in
+    /// that time, the scheduler counts the time instead of the blocks.
     pub const fn with_budget(self, blocks: u32, timeout_ns: u64) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.budget_blocks", blocks as u64, 1, 1 << 20) {
             return Err(error);

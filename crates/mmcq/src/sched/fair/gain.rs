@@ -1,9 +1,10 @@
-//! What a read gains that continues the read before it: on some cards and controllers nothing, on
-//! others most of its time.
+//! By how much a read is faster if it continues the read before it: on some cards and controllers
+//! not at all, on others by most of its time.
 
 use super::super::Waiting;
 
-/// The mean time of reads of one length, with a continuation of the last request and without.
+/// The mean time of reads of one length in two cases: the read begins where the last request ended,
+/// or it begins elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gain {
     /// When the read on the card was sent, if it is alone there; otherwise `None`.
@@ -15,7 +16,7 @@ pub(super) struct Gain {
     /// Length of the measured reads, in blocks.
     blocks: u32,
     /// Mean time in ns of reads that begin where the request before them ended; 0: none was
-    /// measured. The next field is that of all other reads.
+    /// measured. (`jump_ns` is the mean time of all other reads.)
     follow_ns: u32,
     jump_ns: u32,
 }
@@ -33,8 +34,8 @@ impl Gain {
         self.sent_ns = (reads && alone).then_some(now_ns);
     }
 
-    /// Notes that a request is complete; learns its time if it was a read and the only request on
-    /// the card.
+    /// Notes that a request of `blocks` blocks is complete. If it was a read and the only request
+    /// on the card, its time is included in the mean time of reads of this length.
     pub(super) fn done(&mut self, blocks: u32, now_ns: u64) {
         let Some(sent_ns) = self.sent_ns.take() else { return };
         if blocks != self.blocks {
@@ -48,10 +49,10 @@ impl Gain {
         };
     }
 
-    /// Returns whether the card should stay idle for `think_ns` until a read comes that has this
-    /// length and continues the last read. That pays if the wait and this read take less time than
-    /// a read of another place. Returns true as long as the times of both kinds of read are not
-    /// known.
+    /// Returns whether the card should stay idle for `think_ns` until a read comes that has
+    /// `blocks` blocks and continues the last read. That pays if the wait and this read take less
+    /// time than a read of another place. Returns true as long as the times of both kinds of read
+    /// are not known.
     pub(super) fn is_worth(&self, blocks: u32, think_ns: u64) -> bool {
         let known = blocks == self.blocks && self.follow_ns != 0 && self.jump_ns != 0;
         !known || u64::from(self.follow_ns).saturating_add(think_ns) < u64::from(self.jump_ns)

@@ -85,14 +85,15 @@ struct Turn {
     /// Whether this turn of an asynchronous queue follows `sync_turns` turns of synchronous queues.
     /// Then synchronous requests that wait end this turn only after `async_blocks` blocks.
     owed: bool,
-    /// Number of blocks of the turn's last request, if that was a read; otherwise 0.
+    /// Number of blocks of the last request that the turn's client sent in this turn, if that was a
+    /// read; otherwise 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time in ns up to which the time of the card is already included in `used_ns`.
+    /// Time in ns up to which the turn's use of the card is already added to `used_ns`.
     counted_ns: u64,
-    /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
-    /// idle.
+    /// Time in ns until which the card is kept idle, so that the client that has the turn can send
+    /// its next request; `None`: the card is not kept idle.
     idle_until_ns: Option<u64>,
 }
 
@@ -108,7 +109,8 @@ pub struct Fair<const CLIENTS: usize = 8> {
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
-    /// The measured gain if the card waits (idles) for a client's next read in sequence instead of
+    /// The measured times of reads: by how much a read is faster if it continues the read before
+    /// it. The result decides whether the card waits (idles) for a client's next read instead of
     /// serving others.
     gain: Gain,
     crowded: u32,
@@ -174,8 +176,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Its blocks were charged to its client as they were sent. If the charge for
-    /// the card time of the turn is larger, `end` adds the difference.
+    /// Ends the turn of a client. Each block was charged to the client when it was sent. If the
+    /// charge for the time for which the turn used the card is larger, `end` adds the difference.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);
@@ -194,9 +196,10 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         })
     }
 
-    /// Returns whether the request is like the last read of the turn: a read of the same length,
-    /// and its client has the same weight and no other request under way. A request of a stream for
-    /// which idling pays is not alike.
+    /// Returns whether the request may follow the turn's last read as if both were of one client.
+    /// It must be a read of the same length, and its client must have the same weight and no other
+    /// request under way. A client that reads sequentially, and for which it pays to keep the card
+    /// idle until its next request, is not alike.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let client = self.clients.get(usize::from(slot));

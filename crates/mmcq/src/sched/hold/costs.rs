@@ -1,7 +1,7 @@
-//! Learns two costs for each direction: the fixed time of a transfer (without the time of its
+//! Measures two costs for each direction: the fixed time of a transfer (without the time of its
 //! blocks), and the time of a block.
 
-/// Fixed-point units in one block, for means in integers.
+/// Number of fixed-point units by which one block is counted, so that the means are integers.
 const UNITS: i64 = 256;
 /// Once this many transfers were seen, a new one counts in the means with the weight 1 / `MEMORY`;
 /// before, all transfers count alike.
@@ -31,7 +31,8 @@ pub(super) struct Costs {
 impl Costs {
     pub const NEW: Costs = Costs { seen: 0, mean_units: 0, mean_ns: 0, spread: 0, joint: 0, per_block_ns: 0 };
 
-    /// Learns from a transfer of this many blocks and this time.
+    /// Learns from a transfer of `blocks` blocks that took `took_ns`: updates the mean time per
+    /// block.
     pub fn learn(&mut self, blocks: u32, took_ns: u64) {
         let units = i64::from(blocks.clamp(1, 0xffff)) * UNITS;
         let took_ns = took_ns.min(LONGEST_NS) as i64;

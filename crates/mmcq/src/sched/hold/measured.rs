@@ -1,5 +1,5 @@
-//! Measures the time of a block, with and without starts that are delayed for the tail of a batch
-//! (the requests that are about to come and would continue it).
+//! Measures the time per block, both with delayed starts and without them. A start is delayed for
+//! the tail of a batch: the requests that are about to come and would continue it.
 //!
 //! The [`costs`](super::costs) predict which of two ways is faster: to delay the start, or to start
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning
@@ -7,14 +7,15 @@
 
 /// Number of transfers in one measurement of the time: the mean over these transfers is compared.
 const WINDOW: u8 = 8;
-/// Fixed-point units in one nanosecond.
+/// Number of fixed-point units by which one nanosecond is counted, so that the times are integers.
 const UNITS: u64 = 16;
-/// Number of decisions (to delay a start, or not) between two trials, at first. In a trial the next
-/// few decisions are the opposite of the predicted ones, so that both ways are measured.
+/// Number of decisions between two trials at the beginning; later it grows ([`SURE_MAX`]). Each
+/// decision is whether to delay a start. In a trial the next few decisions are the opposite of the
+/// predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
-/// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
-/// first. It doubles at most this often, once for each trial that begins while the measured times
-/// of the two ways clearly differ.
+/// Limit for the interval between two trials, as a number of doublings. The interval is [`DOUBTED`]
+/// decisions at first. It doubles with each trial that begins while the measured times with and
+/// without a delayed start clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -33,14 +34,15 @@ pub(super) struct Measured {
     held: bool,
     /// Whether a transfer was started at once, without a delay, in the measurement in progress.
     went: bool,
-    /// Number of decisions since the last trial (some decisions against the prediction, to measure
-    /// both ways).
+    /// Number of decisions since the last trial. In a trial some decisions go against the
+    /// prediction, so that both choices are measured.
     chances: u16,
     /// Number of transfers until the trial in progress ends; a trial takes some decisions against
     /// the prediction, to measure both ways.
     trying: u8,
-    /// Number of trials in a row that began while the measured times with and without a delayed
-    /// start clearly differed. Each such trial doubles the interval to the next trial.
+    /// Number of trials in a row that began although the measured times showed clearly which way is
+    /// faster: with or without a delayed start. Each such trial doubles the interval to the next
+    /// one.
     sure: u8,
     /// The choice of the present trial for each start of a transfer: true: it delays the start; false:
     /// it starts the transfer immediately.
@@ -64,8 +66,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins. Ends the present measurement if it
-    /// already has [`WINDOW`] transfers, and begins the next one.
+    /// Counts a transfer of this many blocks that begins now in the measurement of the time per
+    /// block. If the measurement already has [`WINDOW`] transfers, ends it and begins the next one.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
@@ -143,8 +145,8 @@ impl Measured {
         self.last.unwrap_or(better)
     }
 
-    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement in
-    /// progress.
+    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement of
+    /// the time per block that is in progress.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {

@@ -53,14 +53,15 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
+/// First balance, in ns, of an account. Time that is lost by a delayed start of a transfer is paid
+/// from the account; if it has too little, no start is delayed.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account that pays for holds, in multiples of the fixed time of a
-/// transfer. It limits what the engine loses when a client stops that has always sent its next
-/// request.
+/// Largest balance of the account from which the time that delayed starts lose is paid, in
+/// multiples of the fixed time of a transfer. It limits the loss when a client that has always sent
+/// its next request stops doing so.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
-/// losses of delayed starts are paid.
+/// Divisor: each transfer allows the engine to lose 1/256 of the transfer's time by delayed starts.
+/// These times are added in an account, and each loss is subtracted.
 const SHARE: u64 = 256;
 /// Number of started transfers in a row that do not continue an earlier request, after which the
 /// engine stops watching clients for sequential requests.
@@ -73,9 +74,9 @@ const CUT_EVERY: u8 = 16;
 /// serve them. Otherwise the engine does not make this value, and delays no start of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    /// The requests together: direction, first block and end, and clients.
+    /// All these requests as one: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of these requests.
+    /// The engine's slots that hold the requests of `run`, one bit each.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,
@@ -90,20 +91,23 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time in ns until which the start may be held back.
+    /// Latest time in ns at which the delayed transfer starts, even if more requests are still
+    /// expected.
     last_ns: u64,
     /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
     /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
-    /// Number of requests that the delayed start waits for and that have not come yet.
+    /// Number of requests that have not come yet and for which the engine delays the start of a
+    /// transfer.
     awaited: u8,
     /// Number of requests that came during the hold and that the statistics of sequential streams
     /// do not count yet.
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
-    /// First block of the first of the requests counted in `joined`.
+    /// First block of the first request that has joined the delayed transfer (`joined` counts these
+    /// requests).
     joined_lba: u64,
     pub pending: Pending,
 }
@@ -113,11 +117,11 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
-    /// Number of starts that were delayed.
+    /// Number of transfers whose start was delayed.
     pub count: u64,
     /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
-    /// Sum of all delays of starts, in nanoseconds.
+    /// Sum of the times by which starts of transfers were delayed, in nanoseconds.
     pub waited_ns: u64,
     /// Sum of the gains, in nanoseconds: for each delayed start whose missing requests came, the
     /// fixed time of a transfer minus the delay.
@@ -143,9 +147,9 @@ pub struct Hold {
     /// Age number of the oldest request that later requests have overtaken, and the number of
     /// blocks of those later requests.
     passed: (u32, u32),
-    /// When the transfer in progress began.
+    /// Time in ns at which the transfer in progress began.
     began_ns: u64,
-    /// When the last transfer ended.
+    /// When the last transfer ended, in ns.
     free_ns: u64,
     /// The last writes that were transferred and are not complete yet; `None`: there are none.
     moved: Option<Run>,
@@ -215,9 +219,10 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
-    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
-    /// because none is missing or the time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. `slot`: the bit of its
+    /// slot; `end`: the block after its last one; `blocks`: its length; `client`: who submitted it.
+    /// Returns until when the engine waits for the requests that are still missing. `None`: the
+    /// transfer must start now, because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -277,8 +282,8 @@ impl Hold {
         self.dull < DULL_MAX
     }
 
-    /// Starts to watch sequential streams: a transfer begins where another ended, or has several
-    /// requests, so there may be a stream.
+    /// Makes [`watches`](Self::watches) true again: the engine learns how fast sequential requests
+    /// follow each other. Called if a transfer begins where another ended, or has several requests.
     pub(crate) fn awake(&mut self) {
         self.dull = 0;
     }
@@ -289,14 +294,14 @@ impl Hold {
         self.held.map(|held| held.until_ns)
     }
 
-    /// Returns the start of a transfer that is delayed now, if there is one.
+    /// Returns the transfer whose start is delayed now; `None`: no start is delayed.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()
     }
 
-    /// Records the requests that came during the hold for the learning of how fast the client's
-    /// requests follow each other.
+    /// Records the requests that came while the start was delayed, so that the engine learns how
+    /// fast the client's requests follow each other.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -313,9 +318,9 @@ impl Hold {
     }
 
     /// Returns whether a transfer may leave out the last requests of a stream's batch, which the
-    /// next transfer then takes. `end`: the block after the batch. The batch must have all requests
-    /// that the stream's clients keep in flight. The engine must not have done this in the last
-    /// [`CUT_EVERY`] transfers.
+    /// next transfer then takes. `end`: the block after the batch; `requests`: their number in the
+    /// batch. The batch must have all requests that the stream's clients keep in flight. The engine
+    /// must not have done this in the last [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -325,8 +330,8 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// Counts blocks that go before the oldest request; `age` is that request's age. Returns false
-    /// and counts nothing if, together with earlier ones, they would reach `most`.
+    /// Counts `blocks` blocks that go before the oldest request; `age` is that request's age.
+    /// Returns false and counts nothing if, together with earlier ones, they would reach `most`.
     pub(crate) fn try_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
@@ -346,14 +351,16 @@ impl Hold {
         }
     }
 
-    /// Notes that a transfer begins.
+    /// Notes that the transfer of these contiguous requests begins, so that its times can be
+    /// measured.
     pub(crate) fn note_start(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
         (self.began_ns, self.told) = (now_ns, false);
         self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// Notes that a transfer has ended. Its reads are complete now; its writes may become complete
+    /// Notes that the transfer of `run` has ended at `now_ns`, and includes its duration in the
+    /// measured times of such transfers. Its reads are complete now; its writes may become complete
     /// later.
     pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
@@ -371,7 +378,8 @@ impl Hold {
         }
     }
 
-    /// Notes that the writes in progress were completed while the card still programs them.
+    /// Records that the writes in progress were reported complete, although the card still programs
+    /// them.
     pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);
@@ -383,7 +391,8 @@ impl Hold {
         self.told
     }
 
-    /// Notes that the writes of the last transfer are complete.
+    /// Records that the writes of the last transfer are complete. From this time on the engine
+    /// measures how long their client takes to send the next requests.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);

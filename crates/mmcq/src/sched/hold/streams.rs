@@ -9,8 +9,8 @@ const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row. If the next request of a stream has come this often within half of the
-/// mean time, the stream counts as faster: the new time replaces the mean.
+/// Number of requests in a row after which a stream counts as faster: if each of them came within
+/// half of the mean time, the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -21,7 +21,7 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// The first block of the run.
+    /// The first block of these contiguous requests.
     pub lba: u64,
     /// The block after the last block of these contiguous requests.
     pub end: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Run {
     pub client: u8,
     /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// Time in ns at which the last of these requests came.
+    /// Time in ns at which the last of these contiguous requests came.
     pub last_ns: u64,
-    /// Longest time between two arrivals in a row, as far as it was measured.
+    /// Longest time in ns between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
 }
 
@@ -41,7 +41,8 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
+    /// Returns the part of these contiguous requests from block `lba` on. The number of its
+    /// requests is estimated from the number of its blocks.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -58,32 +59,34 @@ pub(super) struct Stream {
     client: u8,
     /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
-    /// used. Requests that waited in the engine and were not reported here yet are not counted.
+    /// Number of requests in flight at the last completion, used once to compute `depth`; 0:
+    /// already used. Requests that waited in the engine and were not reported here yet are not
+    /// counted.
     seen: u8,
     /// Largest number of requests in flight at the last `times` completions. All of them had fewer
     /// requests than `depth` in flight.
     fewer: u8,
-    /// Number of completions in a row at which fewer requests than `depth` were in flight.
+    /// Number of completions in a row at which fewer requests than `depth` were in flight
+    /// (submitted and not complete).
     times: u8,
-    /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
-    /// requests are missing.
+    /// The `depth` (number of requests) that the stream had when the engine gave up its wait for
+    /// missing requests; 0: no requests are missing.
     missed: u8,
-    /// Whether the requests are complete that the engine has sent without the missing ones, after
-    /// it gave up waiting for them.
+    /// Whether the requests are complete that the engine has sent alone, after it gave up its wait
+    /// for missing requests of the stream.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
-    /// The block after the last request.
+    /// The block after the last block of the stream's last request.
     next: u64,
     /// Usual time in ns from the completion of requests until their client's first new request
     /// comes, without the part that grows with the number of completed requests; 0: not known.
     first_ns: u32,
-    /// Usual longest time, in ns, between two requests in a row, when the clients send the next
-    /// requests after a group of requests was completed; 0: not known.
+    /// After a group of requests was completed, their clients send the next requests one after the
+    /// other: this is the usual longest time in ns between two of these; 0: not known.
     gap_ns: u32,
-    /// Additional time in ns until the first client submits its next request, for each request of
-    /// the completed group.
+    /// Time in ns by which the first new request comes later for each request of the completed
+    /// group; it is added to `first_ns`.
     each_ns: u32,
     /// Mean time in ns from the completion of a group of requests until a client submits the first
     /// of the next ones. Includes unusually long times.
@@ -94,14 +97,14 @@ pub(super) struct Stream {
     /// How many times in a row the first request after a completed group came in less than half of
     /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
-    /// How many times in a row a request other than the first of its group came back in less than
-    /// half of the mean time `mean_gap_ns`.
+    /// How many times in a row the time between two new requests was less than half of
+    /// `mean_gap_ns`, after a group of requests was completed.
     gap_shorter: u8,
-    /// When the last request came.
+    /// Time in ns at which the stream's last request came.
     arrived_ns: u64,
     /// The requests that were completed last, at the same time.
     done: Group,
-    /// The requests that were completed before those of `done`.
+    /// The group of requests that was completed before the last one (`done`).
     before: Group,
 }
 
@@ -110,7 +113,8 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Number of requests of the group whose clients have not submitted their next request yet.
+    /// Number of the group's requests whose clients have not yet submitted the next request of the
+    /// stream after the completion.
     away: u8,
 }
 
@@ -118,11 +122,11 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first request of a completed group comes back, as a straight line over the
-    /// group's size: a submitter may handle all completions before it sends the next request.
+    /// Time from the completion of a group of requests until the submitter sends the next request,
+    /// as a straight line over the group's size: a submitter may handle all completions first.
     pauses: Costs,
-    /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
-    /// is in progress.
+    /// Time in ns at which the engine sent CMD13 for the status that completes requests; 0: no such
+    /// CMD13 is in progress.
     asked_ns: u64,
     /// How long the read of a status usually takes, in ns.
     ask_ns: u32,
@@ -184,8 +188,9 @@ impl Stream {
         before: Group::NONE,
     };
 
-    /// Returns how long the first request takes to come back after `requests` requests were
-    /// completed; `first_ns` is the part of that time that does not depend on their number.
+    /// Returns the usual time in ns from the completion of `requests` requests of a stream to the
+    /// first new request of its client. `first_ns` is the part of that time that does not depend on
+    /// their number.
     fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
         u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
     }
@@ -224,8 +229,9 @@ impl Stream {
         2 * self.gap_ns() + JITTER_NS
     }
 
-    /// Returns when the next request of the stream is overdue. `asked_ns`: time until the
-    /// transferred requests are complete; 0: they are complete.
+    /// Returns the time in ns from which on the next request of the stream counts as overdue.
+    /// `asked_ns`: expected time in ns from `now_ns` until the transferred requests are complete;
+    /// 0: they are complete.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
         let Group { at_ns: done_ns, requests, .. } = self.done;
         let first_ns = self.pause_ns(self.first_ns, requests.into());
@@ -237,8 +243,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Estimates how many requests of the run came before the stream's last completion, from the
-    /// times of the first and the last request.
+    /// Estimates how many requests of `run` (contiguous requests) came before the stream's last
+    /// completion, from the times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -263,18 +269,20 @@ impl Stream {
         }
     }
 
-    /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
-    /// of the requests came before the last completion. Requests that come too soon after the last
-    /// completion belong to the group before it, if some requests of that group have not come back
-    /// yet.
+    /// Returns the completed group of requests that new ones (which came at `came_ns`) replace: the
+    /// group that was completed last, or the one before it. `earlier`: how many of the new requests
+    /// came before the last completion. The result is the group before the last if `earlier` is not
+    /// 0. It is that group also if some of its requests were not replaced yet, and the new requests
+    /// came less than half of the usual pause after the last completion.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that `requests` requests have come back, `earlier` of them before the last completion.
-    /// `of_before`: all of them belong to the requests completed before the last completion.
+    /// Records that clients have submitted `requests` further requests after completions, `earlier`
+    /// of them before the last completion. `of_before`: all of them follow requests that were
+    /// complete before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -283,7 +291,9 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that further requests of the stream have come, and learns from their times.
+    /// Learns from further requests of the stream that have come (`run`) how long their clients
+    /// need to submit them. `most_ns`: upper bound for a learned time. `pauses` learns from them
+    /// for all streams.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -327,7 +337,9 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// Notes how many requests of the stream were in flight at the same time.
+    /// Notes that `seen` requests of the sequential client were under way at the same time. The
+    /// depth that the engine expects rises at once, and falls only after [`FEWER`] smaller values
+    /// in a row.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
@@ -389,7 +401,8 @@ impl Streams {
         run.requests > 1
     }
 
-    /// Notes that the requests of a transfer are complete.
+    /// Learns from a transfer whose requests (`run`) are complete: how long their client's next
+    /// requests take to come, and how many it has under way.
     pub fn completed(&mut self, run: &Run, now_ns: u64) {
         if self.asked_ns != 0 {
             learn(&mut self.ask_ns, now_ns.saturating_sub(self.asked_ns));
@@ -419,13 +432,14 @@ impl Streams {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
 
-    /// Returns the stream whose last request ends at this block.
+    /// Returns the known sequence of consecutive requests (stream) of this direction whose last
+    /// request ends before block `end`; `None`: no such stream is known.
     pub fn ending_at(&self, direction: Direction, end: u64) -> Option<Stream> {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether this stream has the card alone: since its last completion but one, no
-    /// request of another stream has come.
+    /// Returns whether only this stream uses the card: no request of another stream has come since
+    /// the completion before this stream's last one.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)
@@ -434,8 +448,10 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Notes that the engine gives up its wait for the missing requests of a stream, of which
-    /// `waiting` requests wait. Returns true if some were missing.
+    /// Notes that the engine no longer waits for further requests of the stream whose last request
+    /// ends before block `end`. `waiting`: number of its requests that wait in the engine. Returns
+    /// true if the stream usually has more requests in flight than these, so that some were
+    /// missing.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

@@ -4,16 +4,19 @@
 use super::costs::Costs;
 use super::streams::Stream;
 
-/// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
-/// then both are tried.
+/// Two ways are possible for the requests of a closed loop ([`Loop`]): one transfer, or two
+/// transfers that alternate. Their predicted times count as close if they differ by less than 1 /
+/// `CLOSE` or by less than [`CLOSE_NS`]. Then both ways are tried.
 const CLOSE: u64 = 8;
-/// Two predicted times are close if they differ by less than this, in ns; then both ways are tried.
-/// It is the time of a wake-up: the learned times of streams may be wrong by this much.
+/// Two predicted times, with one transfer and with two, are close if they differ by less than this,
+/// in ns; then both ways are tried. It is the time of a wake-up: the learned times of streams may
+/// be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
-/// The times of one transfer and of two are level if they differ by less than 1 / `LEVEL`: then the
-/// last decision is repeated.
+/// Two predicted times, with one transfer and with two, count as equal if they differ by less than
+/// 1 / `LEVEL`. Then the last decision is repeated.
 const LEVEL: u64 = 48;
-/// The engine waits for further requests only if it saves more than 1 / `MARGIN` of the time.
+/// The engine waits for further requests only if one transfer for all of them takes less time than
+/// two transfers, by more than 1 / `MARGIN` of that time.
 const MARGIN: u64 = 128;
 
 /// The requests of a closed loop: how many wait in the engine (`here`), how many are complete and
@@ -34,10 +37,10 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Returns the times in ns of the two ways to transfer all requests of the loop once: all in
-    /// one transfer, or in two transfers. `settles_ns`: time from the end of a transfer until its
-    /// requests are complete. `free_ns`: when the controller became free. `None`: the costs of a
-    /// transfer or the client's pauses are not known.
+    /// Predicts how long it takes to transfer all requests of the [`Loop`] once: all in one
+    /// transfer, or in two transfers. All times are in ns. `settles_ns`: time from the end of a
+    /// transfer until its requests are complete. `free_ns`: when the controller became free.
+    /// `None`: the costs of a transfer or the client's pauses are not known.
     pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
         let fixed_ns = costs.fixed_ns()?;
         let moved_ns =

@@ -17,8 +17,9 @@ use pays::Pays;
 /// packed command.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
-/// sending transfers. Packed commands take half a kilobyte for each engine.
+/// The ways `L` of sending transfers to the card (such as one at a time, or as tasks of the card's
+/// queue), and in addition packed commands: several transfers that are sent as one. This takes half
+/// a kilobyte of memory for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -55,8 +56,8 @@ pub struct PackStats {
     /// Number of packed commands whose transfer failed: all their requests were sent again, one at
     /// a time.
     pub failures: u32,
-    /// Number of packed writes with a late error for which the card named no entry: all their
-    /// writes were sent again, one at a time.
+    /// Number of packed writes whose error the card reported after their end, without naming the
+    /// entry (write) that failed. All their writes were sent again, one at a time.
     pub suspected: u32,
     /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,
@@ -67,20 +68,21 @@ impl PackStats {
         PackStats { writes: 0, reads: 0, entries: 0, split: 0, failures: 0, suspected: 0, demoted: None };
 }
 
-/// An entry of a pack: one transfer.
+/// Transfer that is one of those in a packed command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub start: u64,
     pub blocks: u32,
-    /// Number of requests that were merged into this entry.
+    /// Number of requests that were merged into this entry of the packed command.
     pub members: u8,
-    /// Whether the entry is a reliable write.
+    /// Whether the entry (one transfer of the packed command) is a reliable write.
     pub reliable: bool,
 }
 
 const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false };
 
-/// The command in progress for a pack, other than the one that transfers the data of its requests.
+/// The command in progress for a pack (several requests in one packed command), other than the one
+/// that transfers the data of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// CMD23 before the header of a packed read.
@@ -91,10 +93,10 @@ pub(crate) enum Step {
     Look,
 }
 
-/// The result of the last pack's writes.
+/// Whether the result of the writes in the last packed command is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The result is known, or there are no writes.
+    /// The result of the last packed writes is known, or there were none.
     Known,
     /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
@@ -102,13 +104,14 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// The pack in progress, and the state that outlasts a pack.
+/// State of packed commands: the one that is collected or executed now, and the times and counters
+/// of all packed commands.
 #[derive(Debug)]
 pub struct Packs {
     /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
     /// this direction.
     most: [u8; 2],
-    /// Direction of the pack that the controller has.
+    /// Direction of the packed command that the controller executes; `None`: it executes none.
     running: Option<Direction>,
     fate: Fate,
     step: Option<Step>,
@@ -149,7 +152,8 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// Forgets the pack and its limits: there is no card any more, or it will be brought up again.
+    /// Forgets the transfers collected for a packed command, and the limits of such commands: there
+    /// is no card any more, or it will be brought up again.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
@@ -162,8 +166,8 @@ impl Packs {
         }
     }
 
-    /// Sets whether the card was told again to report packed commands that fail. Called during an
-    /// initialisation; [`begin_anew`](Self::begin_anew) uses the value at its end.
+    /// Stores `told`: whether the present initialisation has set the card to report failed packed
+    /// commands. [`begin_anew`](Self::begin_anew) uses this at the initialisation's end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }
@@ -199,8 +203,8 @@ impl Packs {
         self.pays.begin(direction, packed, requests, now_ns);
     }
 
-    /// Clears the time when the last pack began: something else begins now, so the pack's time is
-    /// not known.
+    /// Clears the time at which the last packed command began: something else begins now, so the
+    /// time of the packed command cannot be measured.
     pub(crate) fn reset_timing(&mut self) {
         self.pays.reset_timing();
     }
@@ -228,12 +232,14 @@ impl Packs {
         self.entries.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether an entry overlaps these blocks.
+    /// Returns whether one of the transfers (entries) collected for the next packed command
+    /// overlaps the blocks from `start` up to but not including `end`.
     pub(crate) fn meets(&self, start: u64, end: u64) -> bool {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
 
-    /// Notes that the pack is sent to the controller.
+    /// Records that the packed command is now sent to the controller, and counts it and its
+    /// transfers in the statistics. `direction`: whether it writes or reads.
     pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {
@@ -243,7 +249,8 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// Takes the direction of the pack that has ended or failed; `None`: no pack has.
+    /// Returns and clears the direction of the pack (requests in one packed command) that has ended
+    /// or failed; `None`: no pack was in progress.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }
@@ -271,13 +278,14 @@ impl Packs {
         self.step.take()
     }
 
-    /// Counts a pack with a late error for which the card named the failed entry.
+    /// Counts a packed command whose error the card reported after its end, if the card named the
+    /// entry (request) that failed.
     pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// Counts a pack with a late error for which the card named no entry, so that any of its writes
-    /// may have failed.
+    /// Counts a packed command with a late error for which the card named no entry, so that any of
+    /// its writes may have failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

@@ -16,14 +16,14 @@ const SHARE_SHIFT: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Pays {
     /// Mean time of a request in nanoseconds, first by direction (reads, writes), then by way
-    /// (alone, in a pack); 0: not known.
+    /// (alone, in a packed command); 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// The transfer that was begun last, if it is still alone: its two indices in `times_ns`, its
-    /// number of requests, and the time in ns of its begin. `None`: another transfer has begun
-    /// since.
+    /// The transfer that was begun last, if it is still alone. Its values: the direction (0: read,
+    /// 1: write) and the way (0: alone, 1: in a pack), as in `times_ns`; its number of requests;
+    /// and the time in ns of its begin. `None`: another transfer has begun since.
     began: Option<(usize, usize, u32, u64)>,
-    /// Number of transfers since the last trial of the slower way (in packs, or alone) began, for
-    /// reads and for writes.
+    /// Number of transfers, for reads and for writes, since the slower of two ways was last tried
+    /// again: to send requests in packs (packed commands), or one by one.
     turns: [u8; 2],
 }
 
@@ -34,8 +34,9 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Decides whether this transfer is a pack, while other requests wait. `ended_ns`: when the
-    /// transfer before ended.
+    /// Decides whether the next transfer is sent as a packed command (true) or alone (false), while
+    /// other requests wait. `ended_ns`: time at which the transfer before ended, which gives the
+    /// measured time of the way in which it was sent.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));
@@ -67,7 +68,7 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Forgets the start of the last transfer, so that no time is learned from it. Called when
+    /// Forgets the start of the last transfer, so that no time is measured from it. Called when
     /// something other than a transfer begins.
     pub(super) fn reset_timing(&mut self) {
         self.began = None;
@@ -80,8 +81,9 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Runs two thousand transfers of four requests on a card with these times, and returns how
-    /// many were packs.
+    /// Runs two thousand transfers of four requests, and returns how many were packs (packed
+    /// commands). On this card a request alone takes `alone_ns`, and a request in a pack
+    /// `packed_ns`.
     fn count_packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
         let mut now_ns = 1;
         let ways: Vec<bool> = (0..2_000)

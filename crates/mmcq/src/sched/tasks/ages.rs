@@ -23,7 +23,7 @@ impl Ages {
     pub const NEW: Ages =
         Ages { oldest: NONE, links: [Link { older: NONE, younger: NONE }; DEPTH_MAX as usize] };
 
-    /// Forgets all tasks.
+    /// Removes all tasks from this list.
     #[inline(always)]
     pub fn forget(&mut self) {
         self.oldest = NONE;
@@ -35,13 +35,14 @@ impl Ages {
         self.oldest
     }
 
-    /// Returns the task that was announced next after this one; after the youngest, the oldest.
+    /// Returns the task that was announced to the card (CMD44, CMD45) next after this one; after
+    /// the youngest, the oldest.
     #[inline(always)]
     pub fn after(&self, id: u8) -> u8 {
         self.link(id).younger
     }
 
-    /// Adds a task, the youngest.
+    /// Adds the task with the number `id` to the list, as its youngest.
     #[inline(always)]
     pub fn push(&mut self, id: u8) {
         if self.oldest == NONE {

@@ -6,13 +6,13 @@
 
 use crate::host::QueueFault;
 
-/// Shortest time limit of a halt of the command queue engine, which waits for the end of a data
-/// transfer. If a task may take longer than this, its longest time is the limit.
+/// Shortest time limit, in ns, of a halt of the command queue engine, which waits for the end of a
+/// data transfer. If a task may take longer than this, its longest time is the limit.
 pub(crate) const HALT_NS: u64 = 500_000_000;
-/// Time limit for the command queue engine to discard its tasks; no data are transferred.
+/// Time limit in ns for the command queue engine to discard its tasks; no data are transferred.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
-/// After this many reported ends of tasks that the command queue engine did not have, it is not
-/// used any more.
+/// The driver stops using the command queue engine after this many reported ends of tasks that the
+/// engine did not have.
 const STALE_MAX: u8 = 4;
 
 /// The states of the controller's command queue engine.
@@ -43,19 +43,20 @@ pub(crate) enum Why {
     Removed,
 }
 
-/// The state of the command queue engine.
+/// State of the controller's command queue engine, and of its use by mmcq's engine.
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
     /// Whether the command queue engine drives the card's queue; if false, the software does.
     drives: bool,
-    /// Most blocks of a task.
+    /// Largest number of blocks in one task.
     blocks: u32,
     /// Number of blocks of the largest task so far.
     largest: u32,
-    /// Most segments of a task.
+    /// Largest number of memory segments of a task.
     segments: u16,
-    /// Whether the registers were already read for the end of the oldest task.
+    /// Whether the engine has already read the registers to see whether the oldest task has ended
+    /// without an interrupt; false again when a task ends.
     looked: bool,
     stale: u8,
     why: Option<Why>,
@@ -64,7 +65,7 @@ pub struct Hosted {
     heard_ns: u64,
     /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
-    /// Deadline of the halt or clear that is under way.
+    /// Time in ns by which the command queue engine must have halted, or cleared its tasks.
     until_ns: u64,
 }
 
@@ -153,19 +154,21 @@ impl Hosted {
         }
     }
 
-    /// Notes that tasks have ended.
+    /// Notes the time at which the command queue engine has reported the end of tasks. The next end
+    /// is expected within a time limit from now on.
     #[inline(always)]
     pub(crate) fn note_task_end(&mut self, now_ns: u64) {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// Returns the time in ns at which a task ended last, or at which the first task was given to
-    /// the command queue engine.
+    /// Returns the time in ns at which the last task ended. If none has ended yet: the time at
+    /// which the command queue engine got the first task.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// Returns the time by which the command queue engine must have reported the end of a task.
+    /// Returns the time in ns by which the command queue engine must have reported the end of a
+    /// task.
     #[inline(always)]
     pub(crate) fn limit_ns(&self) -> u64 {
         self.heard_ns.saturating_add(self.longest_ns)
@@ -188,9 +191,9 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Stores a fault that the command queue engine reports while it halts, if it was halted
-    /// because it had reported no end of a task in time. The fault explains that silence, so it
-    /// replaces it as the reason.
+    /// Stores a fault that the command queue engine reports while it halts, as the reason of the
+    /// halt. Does so only if the reason was [`Why::Silent`]: no task had ended in time, or the
+    /// memory of the tasks was needed.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
@@ -202,7 +205,8 @@ impl Hosted {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
 
-    /// Returns the deadline of the halt or clear that is under way.
+    /// Returns the time limit in ns of the command queue engine's halt, or of its task clear, that
+    /// is under way.
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }

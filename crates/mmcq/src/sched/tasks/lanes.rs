@@ -76,7 +76,7 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// No additional way: transfers are sent one at a time. Takes no memory.
+/// Profile part without a queue: transfers are sent to the card one at a time. Takes no memory.
 #[derive(Debug)]
 pub struct Single;
 

@@ -62,7 +62,7 @@ pub struct Tasks {
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
-    /// Whether the card was polled during the data in progress.
+    /// Whether the card was already asked for its ready tasks (CMD13) during the data in progress.
     asked_beside: bool,
     /// Number of the task that is executed, or [`NONE`].
     running: u8,
@@ -79,7 +79,7 @@ pub struct Tasks {
     behind: [u8; SLOTS_MAX],
     /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
-    /// Whether the queue is used for all possible requests, and not only where it pays.
+    /// Whether the card's queue executes all requests that it can, and not only several reads.
     always: bool,
     /// Number of writes that were executed since the last executed read.
     dull: u8,
@@ -116,8 +116,8 @@ impl Tasks {
         stats: TaskStats::ZERO,
     };
 
-    /// Sets how many tasks the card's queue has, and allows its use again. Returns false if they
-    /// are too few.
+    /// Sets how many tasks the card's queue has, and allows its use again. Returns false (the queue
+    /// is not used) if it has fewer than [`DEPTH_MIN`].
     pub(crate) fn configure(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;
@@ -126,12 +126,12 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// Limits the depth to the slots of the controller's command queue engine.
+    /// Limits the number of tasks to the slots of the controller's command queue engine.
     pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }
 
-    /// Prevents that further tasks are sent to the card: the card was removed.
+    /// Prevents that further tasks are sent to a card that was removed.
     pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
@@ -155,7 +155,7 @@ impl Tasks {
         self.depth = 0;
     }
 
-    /// Returns whether the queue may be used.
+    /// Returns whether the card's command queue may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.depth != 0 && self.stats.demoted.is_none()
@@ -212,7 +212,7 @@ impl Tasks {
         self.dull >= DULL_MAX && !self.always
     }
 
-    /// Sets whether the queue is used for all possible requests, even where it does not pay.
+    /// Sets whether the card's queue executes all requests that it can, and not only several reads.
     pub(crate) fn set_always(&mut self, always: bool) {
         self.always = always;
     }
@@ -231,8 +231,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the command for the card's queue that has ended. The flag is true if the engine took
-    /// all tasks back while the command ran; the result of the command is then ignored.
+    /// Returns and clears the command for the card's queue that has just ended. The flag is true if
+    /// the engine took all tasks back while the command ran: then its result must be ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -245,13 +245,13 @@ impl Tasks {
         self.announced.count_ones() + u32::from(self.described != NONE)
     }
 
-    /// Returns whether the card has no task and executes none.
+    /// Returns whether the card's queue is empty: no task is being announced, waits or is executed.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.announced == 0 && self.described == NONE && self.running == NONE
     }
 
-    /// Returns whether one more task may be announced.
+    /// Returns whether the card may get one more task now (CMD44 and CMD45).
     #[inline]
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);
@@ -263,8 +263,8 @@ impl Tasks {
         !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
-    /// Returns all task numbers in use, bit n for task n: tasks that are described, announced or
-    /// executed.
+    /// Returns all task numbers in use, bit n for task n: the tasks that the card knows, the one
+    /// that is just being sent to it (CMD44 and CMD45), and the one that is being executed.
     #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
@@ -282,7 +282,7 @@ impl Tasks {
         id as u8
     }
 
-    /// Returns whether the card may have one more task of this direction.
+    /// Returns whether the card's queue takes one more task of this direction (SD limits writes).
     pub(crate) fn takes(&self, direction: Direction) -> bool {
         match (self.dialect, direction) {
             (Dialect::Sd(queue), Direction::Write) => {
@@ -356,7 +356,7 @@ impl Tasks {
         self.has_params
     }
 
-    /// Returns the task that is described and not announced yet.
+    /// Returns the task that is described, but not announced to the card (CMD44, CMD45) yet.
     pub(crate) fn described(&self) -> Option<u8> {
         Some(self.described).filter(|&id| id != NONE)
     }
@@ -384,7 +384,7 @@ impl Tasks {
         })
     }
 
-    /// Stores which tasks the card reports as ready; an error if this contradicts earlier reports.
+    /// Stores the ready tasks in `status`, one bit each; an error if it contradicts earlier ones.
     pub(crate) fn apply_ready_bits(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
         // A card that is polled during a task's data may still report that task as ready.
@@ -411,18 +411,18 @@ impl Tasks {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// Returns whether the card should be polled during the data in progress. That holds if no
-    /// waiting task is known to be ready, and the card was not polled since the data began.
+    /// Returns whether CMD13 should ask during data which tasks are ready: no waiting task is known
+    /// to be ready, and CMD13 was not sent since the data began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// Notes that CMD13, which reads the ready tasks, was sent during data.
+    /// Records that CMD13 has asked for ready tasks during the present data; it is sent once only.
     pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
 
-    /// Returns when the card is polled for ready tasks, for the first time or again.
+    /// Returns the time in ns of the next poll of the card for ready tasks.
     pub(crate) fn ask_ns(&self) -> u64 {
         self.pace.ask_ns()
     }
@@ -452,7 +452,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// Removes a task that is executed from the tasks that wait on the card, and counts it.
+    /// Removes a task that the card has executed from the waiting tasks, and counts it.
     #[inline(always)]
     fn take_executed(&mut self, id: u8) {
         self.take_off(id);
@@ -499,19 +499,19 @@ impl Tasks {
         self.announced & !self.writes != 0
     }
 
-    /// Returns the task that was announced first.
+    /// Returns the task that was announced first, of those that the card has.
     pub(crate) fn oldest(&self) -> Option<u8> {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
-    /// Returns the time from which on no further task is sent to the card's queue, because the
-    /// oldest one has waited for [`AGE_NS`].
+    /// Returns the time in ns from which on no further task is sent to the card's queue, because
+    /// the oldest one has waited for [`AGE_NS`].
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
-    /// Removes a task that failed.
+    /// Removes task `id`, which has failed; no task's data are being transferred any more.
     pub(crate) fn take_out(&mut self, id: u8) {
         self.take_off(id);
         self.running = NONE;
@@ -523,7 +523,7 @@ impl Tasks {
         self.described = NONE;
     }
 
-    /// Counts ends that the command queue engine reported for tasks that were not rung.
+    /// Counts ends that the command queue engine reported for tasks whose doorbell was not rung.
     pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
@@ -546,7 +546,7 @@ impl Tasks {
         ids(waiting).any(|id| self.members(id).any(|at| at == index))
     }
 
-    /// Takes all tasks back that were not executed, and returns their requests.
+    /// Takes back all tasks that were not executed. Returns their requests, one bit for each slot.
     pub(crate) fn fall_back(&mut self) -> SlotSet {
         let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
         let mut back = 0;
@@ -561,13 +561,13 @@ impl Tasks {
         back
     }
 
-    /// Counts a failure of the queue. Returns true if the queue must be given up.
+    /// Counts a failure of the queue. Returns true if its use must end: too many in a short time.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)
     }
 
-    /// Stops the use of the queue. Returns false if its use was stopped before.
+    /// Stops the use of the queue, and stores the reason `why`. Returns false if already stopped.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);

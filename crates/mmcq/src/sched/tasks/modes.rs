@@ -1,4 +1,5 @@
-//! The type of the queue, its mode, and the command that is in progress for it.
+//! State of the card's command queue: its kind (eMMC or SD), its mode, and the command that is in
+//! progress for it.
 
 /// The queue of an SD card, and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,8 @@ pub(crate) enum Step {
     Look(After),
 }
 
-/// The event that the engine waits for by CMD13, after a command that discards or switches.
+/// The change that the engine waits for by CMD13, after a command that discards tasks of the card's
+/// queue, or switches the queue on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Discard,

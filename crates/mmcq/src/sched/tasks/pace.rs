@@ -7,7 +7,7 @@
 
 /// Shortest time between polls: about as long as a poll with its interrupt takes.
 const LEAST_NS: u64 = 5_000;
-/// Longest time between polls.
+/// Longest time in ns between two polls for ready tasks of the card's queue.
 const MOST_NS: u64 = 200_000;
 /// Number of tasks in the card's queue that keep the card busy while a ready task waits for its
 /// execution.
@@ -19,10 +19,10 @@ pub(super) struct Pace {
     /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the
     /// next one does.
     gap_ns: u32,
-    /// Time of the next poll.
+    /// Time in ns of the next poll of the card for tasks that are ready.
     ask_ns: u64,
-    /// Time of the last progress: a task became ready or was executed, or the first task was sent
-    /// to the card (CMD44, CMD45).
+    /// Time in ns of the last progress: a task became ready or was executed, or the first task was
+    /// sent to the card (CMD44, CMD45).
     heard_ns: u64,
 }
 
@@ -36,7 +36,8 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
     }
 
-    /// Learns from a poll: of `announced` tasks, `new` ones have become ready since the last poll.
+    /// Notes the result of a poll: of `announced` tasks, `new` ones have become ready since the
+    /// last poll. Updates the usual time until a task becomes ready, and the time of the next poll.
     pub fn asked(&mut self, new: u32, announced: u32, now_ns: u64) {
         if new > 0 {
             let took_ns = now_ns.saturating_sub(self.heard_ns).min(MOST_NS) / u64::from(new);

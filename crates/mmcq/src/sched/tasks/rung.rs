@@ -15,17 +15,19 @@ impl Tasks {
         (id < self.depth.min(ANNOUNCED_MAX) && now_ns < self.too_old_ns()).then_some(id)
     }
 
-    /// Returns whether a task overlaps these blocks, as [`meets`](Self::meets) does, in fewer
-    /// steps. The caller uses this while the command queue engine has all tasks.
+    /// Returns whether a task overlaps the blocks from `start` up to `end`, and that task or
+    /// `direction` writes. Does the same as [`meets`](Self::meets) in fewer steps. The caller uses
+    /// this while the command queue engine has all tasks.
     #[inline(always)]
     pub(crate) fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
         let rivals = self.announced & if direction == Direction::Write { u32::MAX } else { self.writes };
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Records a task of one request. The driver describes the task to the command queue engine in
-    /// memory and starts it by its doorbell bit, with no separate commands to announce it to the
-    /// card.
+    /// Records a task of one request. `id`: number of the task; `start` and `end`: its first block,
+    /// and the block behind its last; `first`: slot of the request. The driver describes the task
+    /// to the command queue engine in memory and starts it by its doorbell bit, with no separate
+    /// commands to announce it to the card.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,
@@ -49,7 +51,7 @@ impl Tasks {
         self.count_rung(bit);
     }
 
-    /// Returns the task's request; `None` if it has several.
+    /// Returns the slot of the request that task `id` has; `None` if it has several.
     #[inline(always)]
     pub(crate) fn one_member(&self, id: u8) -> Option<u8> {
         let first = self.task(id).first;
@@ -63,8 +65,8 @@ impl Tasks {
         self.stats.rings = self.stats.rings.wrapping_add(1);
     }
 
-    /// Removes a task that the command queue engine reports as done. Its requests count as
-    /// executed.
+    /// Removes the task with the number `id`, which the command queue engine reports as done. Its
+    /// requests count as executed.
     #[inline(always)]
     pub(crate) fn complete(&mut self, id: u8, now_ns: u64) {
         self.take_executed(id);

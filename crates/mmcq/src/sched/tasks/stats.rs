@@ -3,8 +3,8 @@
 use crate::host::QueueError;
 use core::fmt;
 
-/// Why the card's queue, packs, chains, or the controller's command queue engine are not used any
-/// more.
+/// Why the engine has stopped using one of the fast ways to send transfers: the card's queue,
+/// packed commands (packs), chains of transfers, or the controller's command queue engine.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,9 +17,11 @@ pub enum Demotion {
     Fell(u32),
     /// No announced task became ready in this many milliseconds.
     NeverReady(u32),
-    /// A task, pack or chain failed twice in ten seconds, or five times in ten minutes.
+    /// Tasks, packed commands or chains failed too often: twice in ten seconds, or five times in
+    /// ten minutes.
     Failures,
-    /// The controller reported a chain as complete that it had not executed to its end.
+    /// The controller reported a chain (several transfers in one list) as complete that it had not
+    /// executed to its end.
     EndsEarly,
     /// The controller's command queue engine cannot be switched on.
     Engine(QueueError),
@@ -55,11 +57,11 @@ impl fmt::Display for Demotion {
 pub struct TaskStats {
     /// Number of tasks announced to the card (CMD44 and CMD45).
     pub announced: u32,
-    /// Number of tasks executed (CMD46, CMD47).
+    /// Number of tasks whose data the card was told to transfer (CMD46 and CMD47).
     pub executed: u32,
     /// Number of times that the engine polled the card for ready tasks.
     pub asked: u32,
-    /// Number of these polls that found no new ready task.
+    /// Number of polls (of those in `asked`) that found no new ready task.
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,

@@ -57,14 +57,14 @@ pub const fn send_ext_csd() -> Command {
     Command::new(8, 0, Resp::R1)
 }
 
-/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt (HPI), on devices that use CMD12 for it
-/// [eMMC 6.10.4].
+/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt (HPI) to the device with the address `rca`,
+/// on devices that use CMD12 for it [eMMC 6.10.4].
 pub const fn stop_transmission_hpi(rca: u16) -> Command {
     Command::new(12, rca_arg(rca) | 1, Resp::R1b)
 }
 
-/// CMD13 `SEND_STATUS` as high-priority interrupt (HPI), on devices that use CMD13 for it
-/// [eMMC 6.10.4].
+/// CMD13 `SEND_STATUS` as high-priority interrupt (HPI) to the device with the address `rca`, on
+/// devices that use CMD13 for it [eMMC 6.10.4].
 pub const fn send_status_hpi(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1, Resp::R1)
 }
@@ -116,7 +116,9 @@ pub const fn set_packed_count(blocks: u16) -> Command {
     Command::new(23, 1 << 30 | blocks as u32, Resp::R1)
 }
 
-/// Returns the argument bits of the flags that CMD23 and CMD44 share.
+/// Returns the argument bits of the flags that CMD23 and CMD44 share: reliable write (`reliable`,
+/// bit 31), data tag (`tag`, bit 29), context ID (`context`, bits 28:25, 0 for none), forced
+/// programming (`forced`, bit 24).
 const fn flags_arg(reliable: bool, tag: bool, context: u8, forced: bool) -> u32 {
     (reliable as u32) << 31 | (tag as u32) << 29 | ((context & 0xf) as u32) << 25 | (forced as u32) << 24
 }
@@ -264,12 +266,14 @@ pub const fn set_time() -> Command {
     Command::new(49, 0, Resp::R1)
 }
 
-/// CMD53 `PROTOCOL_RD`: the device sends data of a security protocol [eMMC 6.10.4].
+/// CMD53 `PROTOCOL_RD`: the device sends data of the security protocol with the number `protocol`.
+/// `specific` is a field whose meaning that protocol defines [eMMC 6.10.4].
 pub const fn protocol_rd(specific: u16, protocol: u8) -> Command {
     Command::new(53, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }
 
-/// CMD54 `PROTOCOL_WR`: the host sends data of a security protocol [eMMC 6.10.4].
+/// CMD54 `PROTOCOL_WR`: the host sends data of the security protocol with the number `protocol`.
+/// `specific` is a field whose meaning that protocol defines [eMMC 6.10.4].
 pub const fn protocol_wr(specific: u16, protocol: u8) -> Command {
     Command::new(54, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }

@@ -96,7 +96,8 @@ pub const fn send_csd(rca: u16) -> Command {
     Command::new(9, rca_arg(rca), Resp::R2)
 }
 
-/// CMD10 `SEND_CID`: the addressed card, in stand-by, sends its CID [SD 4.7.4], [eMMC 6.10.4].
+/// CMD10 `SEND_CID`: the card with the address `rca`, in stand-by, sends its CID [SD 4.7.4], [eMMC
+/// 6.10.4].
 pub const fn send_cid(rca: u16) -> Command {
     Command::new(10, rca_arg(rca), Resp::R2)
 }
@@ -136,6 +137,7 @@ pub const fn set_blocklen(bytes: u32) -> Command {
 }
 
 /// Returns CMD17, or CMD18 for several blocks; with `write`, CMD24, or CMD25 for several blocks.
+/// `addr`: address of the first block, as the card counts it.
 #[inline(always)]
 pub const fn transfer(write: bool, several: bool, addr: u32) -> Command {
     let first = if write { 24 } else { 17 };

@@ -73,8 +73,8 @@ const fn sd_name(index: u8) -> &'static str {
     }
 }
 
-/// Returns the name of an application command [SD 4.7.4]; security commands have the names of the
-/// copy protection specification.
+/// Returns the name of the application command with this index [SD 4.7.4]; security commands have
+/// the names of the copy protection specification.
 const fn acmd_name(index: u8) -> &'static str {
     match index {
         6 => "SET_BUS_WIDTH",

@@ -37,7 +37,7 @@ impl Group {
         Group::Group6,
     ];
 
-    /// Returns the group's number in the standard, 1 to 6.
+    /// Returns the number of this function group of CMD6 in the standard, 1 to 6.
     pub const fn number(self) -> u8 {
         self as u8 + 1
     }
@@ -102,7 +102,8 @@ pub const fn address_extension(upper: u8) -> Command {
     Command::new(22, (upper & 0x3f) as u32, Resp::R1)
 }
 
-/// CMD32 `ERASE_WR_BLK_START`: sets the first block to erase [SD 4.3.5].
+/// CMD32 `ERASE_WR_BLK_START`: sets the first block to erase; `addr` is its address as the card
+/// counts it [SD 4.3.5].
 pub const fn erase_wr_blk_start(addr: u32) -> Command {
     Command::new(32, addr, Resp::R1)
 }
@@ -247,8 +248,8 @@ pub const fn read_extr_multi(at: Extension, large: bool, units: u16) -> Command 
     Command::new(58, at.arg() | (large as u32) << 26 | less_one(units), Resp::R1)
 }
 
-/// CMD59 `WRITE_EXTR_MULTI`: writes 1 to 512 units of 512 bytes, or of 32 KiB if `large`
-/// [SD 5.7.2.5].
+/// CMD59 `WRITE_EXTR_MULTI`: writes `units` (1 to 512) units of 512 bytes, or of 32 KiB if `large`,
+/// to the extension registers from the address `at` on [SD 5.7.2.5].
 pub const fn write_extr_multi(at: Extension, large: bool, units: u16) -> Command {
     Command::new(59, at.arg() | (large as u32) << 26 | less_one(units), Resp::R1)
 }

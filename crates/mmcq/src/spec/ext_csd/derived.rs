@@ -21,9 +21,9 @@ pub enum Hpi {
 pub enum PreEol {
     /// Code 0: the device does not report how many spare blocks are used up.
     Undefined,
-    /// Code 1: less than 80 % is used.
+    /// Code 1: less than 80 % of the spare blocks are used up.
     Normal,
-    /// Code 2: 80 % is used.
+    /// Code 2: 80 % of the spare blocks are used.
     Warning,
     /// Code 3: 90 % is used.
     Urgent,
@@ -40,7 +40,7 @@ pub enum LifeTime {
     UsedPercent(u8),
     /// Code 11: the estimated lifetime is exceeded.
     Exceeded,
-    /// Any other code.
+    /// A code that the standard reserves.
     Reserved(u8),
 }
 

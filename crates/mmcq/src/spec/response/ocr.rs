@@ -64,8 +64,8 @@ impl Ocr {
         self.0 & 0x00ff_ff80
     }
 
-    /// Returns whether the card works with this supply voltage in millivolts. The windows from 2.7
-    /// V on include both ends.
+    /// Returns whether the card works with the supply voltage `supply_mv`, in millivolts. Each OCR
+    /// bit from 2.7 V on stands for a window of 0.1 V that includes both its ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;

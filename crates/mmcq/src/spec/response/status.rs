@@ -28,7 +28,7 @@ pub enum State {
     Btst,
     /// `slp` (10), eMMC: sleep.
     Slp,
-    /// 11 to 15; I/O cards send 15.
+    /// State number 11 to 15, which the standard reserves; I/O cards send 15.
     Reserved(u8),
 }
 

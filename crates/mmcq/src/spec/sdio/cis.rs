@@ -11,7 +11,7 @@ use core::fmt;
 
 /// Largest number of tuples in a chain; padding is not counted.
 pub const TUPLES_MAX: u8 = 64;
-/// Largest number of bytes that are read from a chain.
+/// Largest number of bytes that are read of one tuple chain (a card information structure, CIS).
 pub const BYTES_MAX: u16 = 1024;
 /// Addresses at which tuples may be [SDIO 6.11].
 pub const AREA: core::ops::Range<u32> = 0x1000..0x1_8000;
@@ -36,7 +36,7 @@ pub mod code {
     pub const FUNCE: u8 = 0x22;
     /// CISTPL_SDIO_STD: parameters of a standard interface.
     pub const SDIO_STD: u8 = 0x91;
-    /// CISTPL_END: end of the chain.
+    /// CISTPL_END: end of the chain of tuples.
     pub const END: u8 = 0xff;
 }
 
@@ -72,7 +72,8 @@ pub enum CisFault {
     NoExtension,
 }
 
-/// Error of a chain: the place and the fault.
+/// Error in a chain of tuples (the card information structure of a card or function): the place and
+/// the fault.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CisError {
@@ -175,7 +176,8 @@ impl VersionTexts {
     }
 }
 
-/// Contents of a tuple chain, as far as [`Walker`] stores them.
+/// Contents of a chain of tuples (the CIS of the card or of a function), as far as [`Walker`]
+/// stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
     /// Manufacturer and product (CISTPL_MANFID), if the chain has them.
@@ -217,7 +219,8 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// Begins to read the chain of this function (0: the common CIS) at address `pointer`.
+    /// Begins to read the chain of tuples of this function (0: the common CIS) at address
+    /// `pointer`.
     pub fn new(function: u8, pointer: u32) -> Result<Self, CisError> {
         let walker = Walker {
             function,
@@ -406,7 +409,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Reads a chain at address 1000h; all bytes after it read as FFh.
+    /// Reads the tuple chain `bytes` of function `function` (0: the card), as if it began at
+    /// address 1000h; all addresses after it read as FFh.
     fn walk(function: u8, bytes: &[u8]) -> Result<Cis, CisError> {
         let mut walker = Walker::new(function, 0x1000)?;
         let mut reads = 0;

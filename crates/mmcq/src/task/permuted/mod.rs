@@ -289,7 +289,7 @@ fn loom_lent_memory_is_ours_when_the_call_unwinds() {
     });
 }
 
-/// A waker that polls its task when it is woken.
+/// A waker whose call polls its task at once, in the context of the call.
 struct Polls(Arc<IrqTask<LoomLock>>);
 
 impl Wake for Polls {

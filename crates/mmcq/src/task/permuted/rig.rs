@@ -1,4 +1,4 @@
-//! A stack, its controller and its threads under loom.
+//! Test rig: a stack, its controller and its threads, which loom runs in many orders.
 
 extern crate std;
 
@@ -133,8 +133,8 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 
 // All threads of loom run on one thread of the system, so all of them share these values.
 std::thread_local! {
-    /// The registers of the alarm. Setting them without the engine's lock is a data race, which
-    /// loom finds.
+    /// The register of the alarm: the time in ns at which the alarm fires; inner `None`: no alarm
+    /// is set. Setting it without the engine's lock is a data race, which loom finds.
     static ALARM: RefCell<Option<Arc<Watched<Option<u64>>>>> = const { RefCell::new(None) };
     /// The signal that is raised for an alarm that is due at once.
     pub(super) static RINGS: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
@@ -161,22 +161,22 @@ pub(super) const TIMER: Timer = Timer {
     },
 };
 
-/// A controller whose phases end at the next interrupt.
+/// A controller in which each command ends at the next interrupt.
 pub(super) struct LoomHost {
     caps: Caps,
     running: Option<Phase>,
-    /// Number of phases that have ended.
+    /// Number of phases (commands with their data) that have ended.
     pub ended: Arc<AtomicU32>,
     pub line: Arc<Signal>,
     /// Whether the interrupt line falls when its cause is cleared; otherwise the interrupt
     /// controller stores the interrupt.
     pub level: bool,
-    /// The memory that the controller's DMA touches; other code may touch it only while no phase
+    /// The memory that the controller's DMA touches. Other code may touch it only while no transfer
     /// runs.
     pub memory: Arc<Watched<u32>>,
     /// Number of card interrupts that are still to come.
     pub asks: u32,
-    /// Whether the next card interrupt may be reported.
+    /// Whether the controller may report the next card interrupt to the engine.
     listens: bool,
 }
 
@@ -270,6 +270,7 @@ impl<const N: usize> Rig<N> {
             max_blocks: 1024,
             max_bytes: 524_288,
             align: 4,
+            max_odd_bytes: u32::MAX,
             dma_bits: 32,
             defer_completion,
             clock_hz: (400_000, 50_000_000),
@@ -296,7 +297,8 @@ impl<const N: usize> Rig<N> {
         Rig { stack: Arc::new(stack), line, ended, memory }
     }
 
-    /// Starts the interrupt handler of another core, which runs until this many phases have ended.
+    /// Starts the interrupt handler of another core as a thread, which runs until `phases` commands
+    /// have ended.
     pub fn interrupts(&self, phases: u32) -> thread::JoinHandle<()> {
         let (stack, line, ended) = (self.stack.clone(), self.line.clone(), self.ended.clone());
         thread::spawn(move || {
@@ -307,8 +309,9 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// Starts the interrupt handler of a machine with threads, for a line that falls with its
-    /// cause: after each interrupt it notifies the sleepers.
+    /// Starts a thread that acts as the interrupt handler, on a machine whose interrupt line falls
+    /// as soon as its cause is handled. After each interrupt the handler notifies the threads that
+    /// sleep. The thread ends after `phases` commands.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
         // SAFETY: the driver stays in its place.
         self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);

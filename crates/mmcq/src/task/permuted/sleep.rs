@@ -42,8 +42,9 @@ fn loom_a_thread_that_runs_a_future_sleeps_and_is_woken() {
     });
 }
 
-/// Tests two threads that sleep. Both use the same mark, so a poll of one thread may make the other
-/// thread poll one more time, and nothing worse.
+/// Tests two threads that sleep in blocking calls. Both share the variable `LAST`, which names the
+/// call that polled last. So a poll of one thread may make the other thread poll one more time, and
+/// nothing worse.
 #[test]
 fn loom_two_threads_sleep_and_each_is_woken() {
     permuted("two asleep", || {

@@ -10,14 +10,14 @@ use crate::sched::Profile;
 
 /// How long a card must be present, or absent, before the engine accepts the change.
 const DEBOUNCE_NS: u64 = 50_000_000;
-/// Pause before a card that could not be brought up is tried again. The pause doubles with each
-/// try, up to [`RETRY_NS_MAX`].
+/// Pause in nanoseconds after a bring-up of the card has failed, before the next try. The pause
+/// doubles with each try, up to [`RETRY_NS_MAX`].
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
 
 impl Supervisor {
-    /// Plans to report the card in the card slot to the supervisor again, after a pause that
-    /// doubles.
+    /// Plans to report the card in the card slot to the supervisor again, after a pause twice as
+    /// long as the one before it, `before_ns`.
     pub fn try_again_later(&mut self, timers: &mut Timers, before_ns: u64, now_ns: u64) {
         let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
         self.helping_mut().retry_ns = retry_ns;

@@ -1,4 +1,5 @@
-//! Supervisors that come and go: which waker the engine reports when it needs help.
+//! Supervisors (the futures that help the engine to recover) that come and go: how one is
+//! dismissed, and which waker the engine reports when it needs help.
 
 use super::super::super::Engine;
 use super::super::super::timers::NEVER;
@@ -79,7 +80,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
     }
 
-    /// Takes the supervisor's waker, if help is needed.
+    /// Takes the supervisor's waker if the supervisor has to be woken: the engine needs its help,
+    /// or the card's rest (sleep or stopped clock) is over. Otherwise returns `None`.
     pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
         if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
     }

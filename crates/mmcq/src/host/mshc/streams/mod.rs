@@ -1,4 +1,5 @@
-//! Transfers that stay open on DesignWare's controller.
+//! Transfers that stay open on DesignWare's controller: the next request continues such a transfer
+//! without a new command.
 //!
 // Read first: `ring.rs` (reads). This text explains carriers (writes).
 //!
@@ -45,7 +46,8 @@ const SEND_STATUS: u8 = 13;
 /// Size in bytes of the memory for read data that no request wants ([`Scrap`]).
 const SCRAP_BYTES: u32 = 512;
 
-/// Which transfers the driver keeps open. Enable only what was tried on the controller.
+/// Which transfers the driver leaves open (without a CMD12), so that the next request can continue
+/// them. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenTransfers {
@@ -59,12 +61,14 @@ pub struct OpenTransfers {
 setters!(OpenTransfers { reads: bool, writes: bool });
 
 impl OpenTransfers {
-    /// No transfer stays open: the setting for a controller on which nothing was tried.
+    /// No transfer stays open for a later request: each is ended with its last block. The setting
+    /// for a controller on which nothing was tried.
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 
-/// Memory for the data that the card sends after the last wanted block of an open read. The
-/// controller writes into this memory, so the memory must live as long as the program.
+/// Memory for the data that the card sends after the last wanted block of an open read (a CMD18
+/// that serves several requests). The controller writes into this memory, so the memory must live
+/// as long as the program.
 #[repr(C, align(512))]
 #[derive(Debug)]
 pub struct Scrap {
@@ -72,7 +76,7 @@ pub struct Scrap {
 }
 
 impl Scrap {
-    /// Makes the memory, for a static variable.
+    /// Makes the memory; put it in a static variable.
     pub const fn new() -> Self {
         Scrap { bytes: [0; SCRAP_BYTES as usize] }
     }
@@ -97,9 +101,11 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     /// enough for every request of this size, however its memory is divided into segments.
     ring_bytes: u32,
     open: Option<Open>,
-    /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
+    /// The phase (the data of one request) in progress, if it transfers data of an open read, or
+    /// sends the CMD12 of one.
     run: Option<Run>,
-    /// Kind of the phase in progress, if the wrapped driver executes it as an ordinary phase.
+    /// Kind of the command in progress, if the wrapped driver executes it in the ordinary way and
+    /// not as part of an open transfer.
     plain: Plain,
     /// The result of a write whose data have ended, kept while the card is still busy; `None` if no
     /// such write is in progress.
@@ -107,7 +113,7 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// An open transfer: its end was not sent to the card yet.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
@@ -118,13 +124,15 @@ enum Open {
     Ended,
 }
 
-/// What a phase that the wrapped driver executes does for an open write.
+/// What a phase (a command with its data) that the wrapped driver executes means for a write that
+/// is open on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
     /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD25, whose transfer stays open on the card.
+    /// The command is CMD25 with its data. The card's write stays open afterwards, so that later
+    /// blocks can continue it without a new CMD25.
     Write,
     /// The phase sends CMD13 with data. The card takes these data as the next ones of the open
     /// CMD25 (a carrier).
@@ -132,8 +140,9 @@ enum Plain {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register. Maps
-    /// `scrap` for DMA for the lifetime of the program.
+    /// Makes a driver that leaves those transfers open (without a CMD12) that `config` names, so
+    /// that the next request can continue them. Writes no register. Maps `scrap` for DMA for the
+    /// lifetime of the program.
     ///
     /// While CMD12 ends an open read, more data arrive, and need descriptors. If the descriptor
     /// table of `host` is too small for them, no read stays open.
@@ -225,8 +234,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     }
 
     /// Returns the result of a write that stays open when DAT0 is high; `None` while the card is
-    /// busy. Bit 13 of the raw status (the end of busy) serves only as an interrupt: DAT0 alone
-    /// decides.
+    /// busy. Sets `acknowledged` to true if the raw status had bits, which are cleared. Bit 13 of
+    /// the raw status (the end of busy) serves only as an interrupt: DAT0 alone decides.
     fn take_busy(&mut self, acknowledged: &mut bool) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {
@@ -242,7 +251,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.busy.take()
     }
 
-    /// Forgets the open transfer, because the lines or the whole controller are reset.
+    /// Forgets the open transfer (a CMD18 or CMD25 that was not ended), because the lines or the
+    /// whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;

@@ -39,7 +39,7 @@ fn pieces(segments: &[Segment]) -> impl Iterator<Item = (u64, u32)> + Clone {
     segments.iter().map(|segment| (segment.bus, segment.len))
 }
 
-/// State of an open read.
+/// State of an open read: a CMD18 that further requests continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     /// Index of the descriptor in the table at which the DMA stops.
@@ -49,13 +49,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Returns whether the read can be continued.
+    /// Returns whether the open read can be continued: the controller has not ended its data.
     pub(super) fn goes_on(&self) -> bool {
         !self.over
     }
 }
 
-/// The phase in progress of an open read.
+/// The phase in progress (one command, or more data) of an open read: a CMD18 that is not stopped
+/// after a request's last block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) active: Active,
@@ -64,11 +65,11 @@ pub(super) struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The phase sends CMD18 and transfers its first data.
+    /// The driver sends CMD18 and transfers its first data.
     Begins,
-    /// The phase transfers more data, without a command.
+    /// The phase transfers more data of the open read, without a command.
     GoesOn,
-    /// The phase sends CMD12, which ends the open read.
+    /// The driver sends CMD12, which ends the open read.
     Stops,
 }
 
@@ -100,13 +101,15 @@ impl Run {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Returns whether an open read can transfer `blocks` blocks to this memory.
+    /// Returns whether an open read (a CMD18 that was not ended) can transfer `blocks` blocks to
+    /// this memory.
     pub(super) fn fits(&self, segment: &Segment, blocks: u32) -> bool {
         let bytes = blocks.saturating_mul(BLOCK_BYTES);
         segment.bus & BY_CPU == 0 && bytes <= self.ring_bytes && self.host.stops_between_blocks()
     }
 
-    /// Starts CMD18 with the data of the first request.
+    /// Starts a read that can stay open: CMD18 with the data of the first request. Its descriptors
+    /// begin the DMA's ring of descriptors, to which later requests add theirs.
     pub(super) fn begin_ring(
         &mut self,
         phase: &Phase,
@@ -195,8 +198,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.run = Some(run);
     }
 
-    /// Acknowledges the events of a phase of an open read, and returns the phase's result; `None`
-    /// if it has not ended.
+    /// Acknowledges the events of that part of an open read which one request gets, and returns its
+    /// result; `None` if that part has not ended.
     pub(super) fn take_ring(&mut self) -> Option<Result<Done, Fault>> {
         let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
         self.host.look(&mut run.active);
@@ -251,7 +254,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     }
 
     /// Masks the interrupts while an open read waits for its next request. Errors of blocks that
-    /// arrive in that time stay in the raw status for the next phase.
+    /// arrive in that time stay in the raw status, where the next request's transfer finds them.
     pub(super) fn hush(&mut self) {
         self.host.set_mask(0);
         self.host.regs.write32(AT.dma_enable, 0);
@@ -270,8 +273,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S
         self.sync_table(16 * DESCRIPTORS);
     }
 
-    /// Sets DMA and FIFO back to the register values for ordinary transfers, when an open read has
-    /// ended.
+    /// Sets DMA and FIFO back to the register values for ordinary transfers, when an open read (a
+    /// CMD18 over several requests) has ended.
     fn leave_ring(&mut self) {
         self.set_mask(0);
         self.regs.write32(AT.dma_mode, 0);

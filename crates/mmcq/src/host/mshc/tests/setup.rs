@@ -52,8 +52,23 @@ fn a_board_says_how_fast_it_is<L: MshcLayout>() {
     assert_eq!(timings(MshcConfig::new(52_000_000).ddr(true).signal18(true), 0), [1, 0, 0, 0, 0, 0]);
 }
 
+/// Tests that the alignment which the driver declares is the one which it requires.
+fn a_cache_line_is_the_alignment_of_memory<L: MshcLayout>() {
+    for (line, align) in [(1, 4), (64, 64)] {
+        let mut host = build_with::<L>(Fake::new::<L>(), MshcConfig::new(SOURCE_HZ), line).unwrap();
+        assert_eq!(host.caps().align, align);
+        let mut segment = Segment {
+            ptr: NonNull::without_provenance(core::num::NonZero::new(0x1004).unwrap()),
+            len: 512,
+            bus: 0,
+        };
+        assert_eq!(host.map(&mut segment, Direction::Read).is_ok(), align == 4);
+    }
+}
+
 in_both_layouts!(
     looks_and_writes_nothing,
+    a_cache_line_is_the_alignment_of_memory,
     all_ones_are_no_controller,
     what_a_board_must_not_say_is_refused,
     a_board_says_how_fast_it_is,

@@ -66,9 +66,9 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         4 * if wide { WIDE } else { NARROW } as u32
     }
 
-    /// Writes the command descriptor and the ADMA2 descriptors of transfer `place`, and returns
-    /// their size in bytes. `None` if the segments are too short, or there are not enough
-    /// descriptors.
+    /// Writes the command descriptor (`words`: its register values) and the ADMA2 descriptors of
+    /// transfer `place`, for the first `bytes` bytes of the segments. Returns the size of both in
+    /// bytes. `None` if the segments are too short, or there are not enough descriptors.
     pub(super) fn describe(
         &mut self,
         form: Form,
@@ -100,13 +100,15 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         }
     }
 
-    /// Returns the bus address of transfer `place`.
+    /// Returns the bus address of the command descriptor of transfer number `place`; the list
+    /// begins at the address `bus`.
     fn transfer_at(bus: u64, place: usize) -> u64 {
         bus.wrapping_add((Self::TRANSFERS_AT + place * Self::EACH) as u64)
     }
 
     /// Returns the number of the transfer whose ADMA2 descriptors contain `address`, or end at it;
-    /// `None` if there is none. Only the lower halves of addresses are compared.
+    /// `None` if there is none. `bus` is the list's bus address. Only the lower halves of addresses
+    /// are compared.
     pub(super) fn transfer_of(bus: u64, address: u32) -> Option<u8> {
         let from = address.wrapping_sub(Self::transfer_at(bus, 0) as u32) as usize;
         let (place, within) = (from / Self::EACH, from % Self::EACH);

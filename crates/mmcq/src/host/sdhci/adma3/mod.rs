@@ -42,14 +42,14 @@ pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize
     list_bus: u64,
     caps: Result<ChainCaps, ChainError>,
     at: At,
-    /// Number of transfers that are described in the list.
+    /// Number of transfers that the list for the controller describes so far.
     count: u8,
     /// Whether one of the described transfers is a write.
     writes: bool,
     auto: Automatic,
 }
 
-/// State of the list of a chain.
+/// State of the list of a chain (several transfers that the controller executes by itself).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Rest,
@@ -110,7 +110,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
+    /// Acknowledges and returns the events that belong to no command: card interrupt, insertion or
     /// removal of the card, re-tuning. Called by `ack` while a list is executed.
     #[cold]
     fn take_rare_alone(&mut self) -> Events {

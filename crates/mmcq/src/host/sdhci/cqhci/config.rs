@@ -87,7 +87,7 @@ pub struct CqhciConfig {
     /// Deviations of the engine from the standard.
     pub quirks: CqhciQuirks,
     /// Frequency of the timer for polling and coalescing, in hertz. It replaces the value in the
-    /// capabilities, which is wrong on some chips.
+    /// capabilities, which is wrong on some chips. `None`: the capabilities are right.
     pub timer_hz: Option<u32>,
 }
 

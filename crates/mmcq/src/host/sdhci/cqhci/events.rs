@@ -128,7 +128,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
+    /// Acknowledges and returns the events that belong to no command: card interrupt, insertion or
     /// removal of the card, re-tuning. Called by `ack` while the command queue engine uses the bus
     /// lines.
     pub(super) fn take_rare_alone(&mut self) -> Events {

@@ -76,7 +76,7 @@ pub const INT_CLEARED: u32 = 1 << 3;
 
 /// [`IC`]: enables interrupt coalescing.
 pub const IC_ENABLE: u32 = 1 << 31;
-/// [`IC`]: restarts the counter of tasks and the timer.
+/// [`IC`]: restarts interrupt coalescing: the count of completed tasks and the timer begin again.
 pub const IC_RESET: u32 = 1 << 16;
 /// [`IC`]: write enable for the threshold in 12:8.
 pub const IC_TASKS_WRITE: u32 = 1 << 15;

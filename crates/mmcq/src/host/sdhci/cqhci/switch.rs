@@ -177,7 +177,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.release_lines();
     }
 
-    /// Switches the engine off in any state, and forgets its tasks.
+    /// Switches the command queue engine off, whatever it does, and forgets its tasks.
     pub(super) fn drop_tasks(&mut self) {
         self.slots = Slots::default();
         if self.at == At::Off {
@@ -194,7 +194,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         (self.at, self.slots) = (At::Off, Slots::default());
     }
 
-    /// Clears the engine's earlier task ends and events.
+    /// Clears the events and task ends that the command queue engine has reported but the driver
+    /// has not taken.
     fn forget_events(&mut self) {
         self.write(IS, INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED);
         let stale = self.read(TCN);
@@ -203,8 +204,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Checks that no phase is in progress, and reads the controller's buffer until it is empty.
-    /// Some engines hang if a tuning has left data in the buffer.
+    /// Checks that no command, data or busy is in progress, and reads the controller's buffer until
+    /// it is empty. Some engines hang if a tuning has left data in the buffer.
     fn check_lines(&mut self) -> Result<(), QueueError> {
         let used = PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT;
         let state = self.host.present_state().ok_or(QueueError::Busy)?;
@@ -222,8 +223,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if empty { Ok(()) } else { Err(QueueError::Buffer) }
     }
 
-    /// Gives the bus lines to the engine. Of the SD controller's interrupts, only errors and the
-    /// events that belong to no phase stay enabled.
+    /// Gives the bus lines to the command queue engine. Of the SD controller's interrupts, only
+    /// errors and those that do not belong to a command or its data (such as the card's interrupt)
+    /// stay enabled.
     fn take_lines(&mut self) {
         let host = &mut self.host;
         host.idle = false;
@@ -241,7 +243,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.route(INT_QUEUE);
     }
 
-    /// Enables the interrupts in `more`, errors, and events that belong to no phase.
+    /// Enables the interrupts in `more`, errors, and the events that do not belong to a command or
+    /// its data (such as the card's interrupt).
     fn route(&mut self, more: u32) {
         let phases = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
         let enable = self.host.shadow.enable & !phases | more;

@@ -1,4 +1,5 @@
-//! Starts tasks and direct commands of the command queue engine.
+//! Starts tasks of the command queue engine, and its direct commands (commands that it sends
+//! through slot 31 and that are no tasks).
 
 use super::regs::*;
 use super::{At, Cqhci, CqhciQuirks, TaskList};

@@ -1,4 +1,5 @@
-//! Transfers that stay open on an SDHCI, by two methods.
+//! Transfers that stay open on an SDHCI, by two methods: the next request continues such a transfer
+//! without a new command.
 //!
 // Read first: `stops.rs` (data that stop at a memory boundary). This page explains the carrier.
 //!
@@ -39,11 +40,12 @@ use stops::{Run, Stops};
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
-/// How the driver keeps writes open.
+/// How the driver keeps a write open, so that the next request can continue it with more data
+/// instead of a new command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
-    /// No write stays open: each write is closed.
+    /// No write stays open: each write ends with its request.
     #[default]
     No,
     /// SDMA stops at boundaries, and each request ends at a block gap. Only a write whose memory
@@ -54,14 +56,15 @@ pub enum OpenWrites {
     Carrier,
 }
 
-/// Which transfers the driver keeps open. Enable only what was tried on the controller.
+/// Which transfers the driver leaves open (without a CMD12), so that the next request can continue
+/// them. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamConfig {
     /// Whether reads stay open, by stops of SDMA. Only a read whose memory consists of whole 4 KiB
     /// pages is kept open.
     pub reads: bool,
-    /// How writes stay open.
+    /// How the driver keeps writes open on the card, so that the next request can continue them.
     pub writes: OpenWrites,
 }
 
@@ -72,7 +75,9 @@ impl StreamConfig {
     pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
 }
 
-/// An SDHCI driver that keeps transfers open where its board has enabled it.
+/// An SDHCI driver that can keep the card's multi-block reads and writes open between requests, so
+/// that the next request continues the transfer without a new command. The board decides which ones
+/// ([`StreamConfig`]).
 ///
 /// For other requests the driver works like the wrapped driver. To keep transfers open, the driver
 /// needs a controller that transfers by ADMA2 and has SDMA, and a [`Dma::line_bytes`] of 1. A
@@ -83,35 +88,38 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     caps: Caps,
     config: StreamConfig,
     open: Option<Open>,
-    /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
+    /// Stops of the data transfer in progress, if SDMA stops this transfer at boundaries in memory.
     run: Option<Run>,
-    /// Which command the wrapped driver sends in the phase in progress, if the end of this phase
-    /// needs a special treatment here.
+    /// Which command the wrapped driver executes now, if this module must do something at the end
+    /// of that command.
     plain: Plain,
     resets: Resets,
     carrier: Carrier,
 }
 
-/// An open transfer: the card has not seen its end.
+/// A multi-block transfer whose end was not sent to the card yet, so that more blocks can follow.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
-    /// A write that only the card keeps open. For the controller each of its phases is a complete
-    /// transfer.
+    /// A write that only the card keeps open. For the controller each of its parts, a command with
+    /// its data, is a complete transfer.
     Carrier,
-    /// The transfer cannot be continued.
+    /// No more blocks can follow: the controller has ended its part of the transfer, and only the
+    /// CMD12 to the card is still to be sent.
     Ended,
 }
 
-/// What a phase that the wrapped driver executes does for an open transfer.
+/// Meaning, for an open transfer, of a command that the wrapped driver executes in the ordinary
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// The phase sends CMD12.
+    /// The command is a CMD12.
     Stop,
     /// The phase sends CMD13.
     Status,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13, and the next blocks of the open write as its data (the module calls
+    /// such a command a carrier).
     Carrier,
 }
 
@@ -124,7 +132,8 @@ enum Resets {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register.
+    /// Makes a driver that leaves those transfers open (without a CMD12) that `config` names, so
+    /// that the next request can continue them. Writes no register.
     ///
     /// If one of the conditions in [`Streams`] is not met, `config` has no effect.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {
@@ -178,10 +187,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts the end of a phase of the wrapped driver for the engine. If a CMD12 has ended a
-    /// transfer whose DMA stopped at memory boundaries, the driver resets the CMD and DAT circuits.
-    /// If the phase was a CMD12 or CMD13, its response gets the error bits that the earlier data
-    /// phases with CMD13 (carriers) have returned.
+    /// Converts the result of a phase of the wrapped driver into the one that the engine gets.
+    ///
+    /// - If a CMD12 has ended a transfer whose DMA stopped at memory boundaries, the driver resets
+    ///   the CMD and DAT circuits.
+    /// - Earlier blocks of an open write may have been sent with a CMD13 (a carrier). The error
+    ///   bits of those responses are added to the response of the next CMD12 or CMD13.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
@@ -316,10 +327,12 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
 
     #[inline(always)]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        if self.caps.continue_data {
+        if self.open.is_some() || self.resets != Resets::Over {
             return self.start(phase, segments, timeout_ns);
         }
-        self.host.start_fast(phase, segments, timeout_ns)
+        self.host.start_fast(phase, segments, timeout_ns)?;
+        self.plain = if phase.data.is_none() { Plain::Status } else { Plain::Other };
+        Ok(())
     }
 
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
@@ -347,7 +360,15 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
 
     #[inline(always)]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
-        if self.caps.continue_data { Err(self.ack(segments)) } else { self.host.ack_fast(segments) }
+        // The response to CMD13 gets the errors of carriers.
+        if self.open.is_some() || self.run.is_some() || self.plain == Plain::Status && self.carrier.owes() {
+            return Err(self.ack(segments));
+        }
+        let end = self.host.ack_fast(segments);
+        end.inspect(|_| self.plain = Plain::Other).map_err(|mut events| {
+            events.phase = events.phase.map(|end| self.ended(end));
+            events
+        })
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

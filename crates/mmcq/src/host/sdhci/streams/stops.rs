@@ -37,14 +37,14 @@ pub(super) struct Stops {
 }
 
 impl Stops {
-    /// Returns whether a request with this memory can continue the transfer.
+    /// Returns whether a request of `blocks` blocks with this memory can continue the transfer.
     pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
     }
 }
 
-/// State of the phase in progress, in a transfer that the controller stops at each boundary of
-/// memory.
+/// State of the phase (the data of one request) in progress, in a transfer that the controller
+/// stops at each boundary of memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Whether CMD18 or CMD25 was sent before the data, and its response was not received yet.
@@ -52,8 +52,8 @@ pub(super) struct Run {
     begins: bool,
     segment: usize,
     offset: u32,
-    /// Steps (from one boundary to the next) that the phase still has, including the step in
-    /// progress.
+    /// Number of steps that the data in progress still have, including the step under way. A step
+    /// goes from one boundary in memory, at which SDMA stops, to the next.
     steps: u32,
     /// Block gaps that may still occur before the gap after the last block.
     gaps: u32,
@@ -63,8 +63,9 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
-/// Returns whether SDMA can stop at the end of this segment, because its address and length are
-/// multiples of the smallest boundary. Only then may a transfer that begins with it stay open.
+/// Returns whether SDMA can stop at the end of this segment. Only then may a transfer that begins
+/// with it stay open. Address and length must be multiples of the smallest boundary, and `blocks`,
+/// the blocks of that transfer so far, fewer than the block count with which it is opened.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
@@ -85,7 +86,8 @@ pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Starts CMD18 or CMD25 with the data of the first request.
+    /// Starts CMD18 or CMD25 with the data of the first request. `step`: bytes from one stop of
+    /// SDMA to the next; `timeout_ns`: how long the controller waits for the card.
     pub(super) fn begin_stops(
         &mut self,
         phase: &Phase,
@@ -120,7 +122,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     }
 
     /// Continues a transfer by SDMA that stops at boundaries of memory ([`Stops`]), with the memory
-    /// of the next request. One or two register writes do this.
+    /// of the next request (`segments`). One or two register writes do this. An error, before any
+    /// write: the request does not fit the open transfer.
     pub(super) fn continue_stops(
         &mut self,
         phase: &Phase,
@@ -150,8 +153,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Prepares the driver's state for a phase in which SDMA stops at memory boundaries. The phase
-    /// begins a transfer (`begins`) or continues one. `step`: bytes from one boundary to the next.
+    /// Prepares the driver's state for `blocks` blocks of data, during which SDMA stops at memory
+    /// boundaries. `begins`: the data begin a transfer; otherwise they continue one. `step`: bytes
+    /// from one boundary to the next.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
@@ -162,7 +166,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Acknowledges and returns the events of a phase in which SDMA stops at memory boundaries.
+    /// Acknowledges the interrupts of a phase (a command with its data) that uses SDMA. Its DMA
+    /// stops at every memory boundary, and then the driver sets the next address. `segments`:
+    /// memory of the phase's data. Returns the events for the engine.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
