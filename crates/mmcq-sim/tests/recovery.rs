@@ -424,3 +424,24 @@ fn a_supply_that_the_board_switches_cures_what_the_controllers_cannot() {
         rig.checked();
     }
 }
+
+/// Checks a card that answers nothing until its supply has been off. A slot that accepts only SD
+/// cards switches its supply off too, and does not take the card for one that was removed.
+#[test]
+fn a_silent_card_of_a_slot_for_sd_cards_has_its_supply_switched() {
+    let config = SdhciConfig { always_powered: true, ..SdhciConfig::GENERIC_4_20 };
+    let rig = Rig::built(rig::card("sdhc-16g-hs"), false, config, Options::DEFAULT);
+    rig.keep_sd();
+    rig.ills.borrow_mut().board_switches = true;
+    rig.ills.borrow_mut().mute = true;
+    let read = rig.read(0, 8);
+    while rig.ills.borrow().switched_on == 0 && rig.taken(RecoveryStep::Dead) == 0 {
+        assert!(rig.events.borrow().is_empty(), "{:?}", rig.trace());
+        rig.turn();
+    }
+    // The card has its supply in time before the first command.
+    rig.ills.borrow_mut().brown_out = false;
+    assert_eq!(rig.one(read).result.err(), None, "{:?}", rig.trace());
+    assert_eq!(rig.taken(RecoveryStep::PowerCycle), 1, "{:?}", rig.trace());
+    rig.checked();
+}

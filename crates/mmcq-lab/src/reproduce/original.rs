@@ -46,9 +46,10 @@ pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns, for each row of a model on the experiment's own board, the row that unmodified Linux
-/// gave in the same load, and the row that `mmcq.ko` gave there. The new rows have the published
-/// values, too.
+/// Makes rows with rates that were measured in a guest, from `reports` of runs on `board`: for each
+/// of `rows`, which has a simulated rate, one of unmodified Linux in the same load, or of `mmcq.ko`
+/// if the row is of this stack. Copies the published value of the row into the new one. A row
+/// without such a run has none.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts only the requests that its own block layer merged, not those that mmcq

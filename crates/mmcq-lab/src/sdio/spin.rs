@@ -1,5 +1,6 @@
-//! Compares the ways to wait for the end of a CMD52: polling in a loop, by the interrupt, in a
-//! thread, and by the policy ([`mmcq::advance`]) that chooses among these.
+//! Compares the ways to wait for the end of a CMD52: to poll in a loop, to wait for the interrupt,
+//! to sleep until a thread has handled the interrupt, and the policy ([`mmcq::advance`]) that chooses
+//! among these.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};

@@ -246,8 +246,9 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at the time of the event. A
-    /// part must not be drawn before such a report has come.
+    /// Checks that an event that is reported later than usual is drawn at the time at which it
+    /// happened. The waveform is written in parts, so a part must wait for late reports of its
+    /// events.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

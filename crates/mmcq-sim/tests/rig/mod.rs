@@ -273,6 +273,13 @@ impl Rig {
         self.poll_supervisor();
     }
 
+    /// Starts a supervisor for a slot that accepts only SD cards, for the card of the bring-up.
+    pub fn keep_sd(&self) {
+        let future = card::supervise_sd(self.stack, buffer(1, 0), self.options, self.found);
+        *self.supervisor.borrow_mut() = Some(Box::pin(future));
+        self.poll_supervisor();
+    }
+
     /// Drops the supervisor, whichever of its steps is under way.
     pub fn leave(&self) {
         *self.supervisor.borrow_mut() = None;

@@ -300,6 +300,13 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         break;
                     }
                 }
+                // A slot that is not empty has a card that may respond again after a power cycle.
+                if matches!(help, ServiceRequest::Reinit | ServiceRequest::Slower)
+                    && matches!(found, Err(Error::NoCard))
+                    && stack.with(|engine| engine.present())
+                {
+                    found = Err(Error::Silent);
+                }
             }
             match found {
                 _ if help == ServiceRequest::Inserted => {

@@ -269,11 +269,11 @@ impl Stream {
         }
     }
 
-    /// Returns the completed group whose requests are replaced by new ones, which came at
-    /// `came_ns`: the group that was completed last, or the one before it. It is the one before if
-    /// `earlier` of the new requests came before the last completion. It is also the one before if
-    /// the new requests came too soon after the last completion, and some requests of the group
-    /// before have not been replaced yet.
+    /// Returns the completed group of requests that new ones (which came at `came_ns`) replace: the
+    /// group that was completed last, or the one before it. `earlier`: how many of the new requests
+    /// came before the last completion. The result is the group before the last if `earlier` is not
+    /// 0. It is that group also if some of its requests were not replaced yet, and the new requests
+    /// came less than half of the usual pause after the last completion.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
