@@ -5,8 +5,8 @@
 //! The entries before it are done. The entries after it were not begun: they return to the queue as
 //! the old requests that they are, and the failure does not count as one of their attempts. The
 //! failed entry is sent alone, and that attempt is its result. The entry before it is written again
-//! too, since some cards count from zero. If EXT_CSD names no entry, all of them are written again
-//! in order and one at a time.
+//! too, since some cards count the entries from two. If EXT_CSD names no entry, all of them are
+//! written again in order and one at a time.
 
 use super::super::batch::Batch;
 use super::super::card::Card;
