@@ -41,7 +41,7 @@ pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }
 
-/// Draws the random case of this seed on a mobile storage host.
+/// Draws the random case of this seed, with DesignWare's Mobile Storage Host or Allwinner's SMHC.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "hosts");

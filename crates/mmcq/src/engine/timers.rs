@@ -302,8 +302,8 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// Clears the note that no reset has stopped the controller, so that it may still use the
-    /// memory of its last transfer. Returns true if there was such a note.
+    /// Returns whether the controller may still access the memory of its last transfer, because no
+    /// reset has stopped it. Clears this mark.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }

@@ -54,7 +54,8 @@ pub enum Means {
     Profile(&'static str),
     /// A card whose profile gets these lines in its `[quirk]` table. Any card can be used for this.
     Quirk(&'static str),
-    /// An action on the whole machine: a power cut, another card, a clock near its end.
+    /// An action on the whole machine, in the random runs of a campaign: a power cut, another card in
+    /// the slot, or a clock whose counter is about to overflow.
     Campaign,
     /// No injection is needed: the model checks every access.
     Always,

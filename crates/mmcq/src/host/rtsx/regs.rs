@@ -163,7 +163,7 @@ pub const LINK_START: u8 = 1 << 7;
 pub const LINK_WRITE: u8 = 1 << 0;
 /// Data of an access to a register of the PCI Express link, in two registers, the lower byte first.
 pub const LINK_DATA: u16 = 0xfe3d;
-/// Address of the register of the link that is accessed.
+/// Register that selects which register of the PCI Express link (PHY) the next access concerns.
 pub const LINK_ADDRESS: u16 = 0xfe3f;
 /// Register of the link with the voltage of the pads.
 pub const LINK_VOLTAGE: u8 = 0x08;

@@ -117,8 +117,9 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
-    /// A write that is open on the card only. For the controller each part is a complete transfer
-    /// (a carrier: a CMD13 with data).
+    /// A write that is open on the card only, which stays in its CMD25. For each further part the
+    /// driver sends a CMD13, and tells the controller that data follow it (a carrier). So the
+    /// controller sends the blocks, and for it each part is a complete transfer.
     Carrier,
     /// The transfer cannot be continued.
     Ended,
