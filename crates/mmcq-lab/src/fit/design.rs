@@ -60,7 +60,7 @@ pub struct Open<'a> {
     pub smooth: &'a [usize],
     /// Values that the fit has found, as changes `key=value`.
     pub changes: &'a [String],
-    /// Logarithms of the values that the solver has found, in the order of [`Space::smooth`].
+    /// Logarithms of the values that the solver has found, in the order of `smooth`.
     pub at: &'a [f64],
     /// Information matrix of the figures (inverse of the values' covariance).
     pub information: &'a DMatrix<f64>,
