@@ -42,7 +42,7 @@ impl Default for Ends {
 impl Ends {
     /// Records the answer to request `number` of a client, for the next check of the order.
     pub fn note(&mut self, number: u32, client: u8, asked: Asked, answer: Answer) {
-        if asked == Asked::Flush {
+        if asked == Asked::Flush && answer != Answer::Refused {
             // A flush that reports an earlier loss has flushed all the same.
             self.news.push((0, client, asked));
         }

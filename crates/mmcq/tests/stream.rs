@@ -2,8 +2,9 @@
 //! a late error, and what happens on a host that declares the ability without having it.
 
 use crate::{fuzz, support};
-use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Handshake, Kind, Request, SlotId};
+use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Handshake, Kind, Request, SlotId, StaysOpen};
 use mmcq::host::{BusyDetect, Cause};
+use mmcq::sched::{Fifo, Lean, Profile};
 use mmcq::spec::command;
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
@@ -36,7 +37,11 @@ pub fn flush() -> Request {
 
 /// Runs the engine until this request is done: by interrupts, and by deadlines only where no
 /// interrupt would come. Returns the result.
-fn finish<const N: usize>(e: &mut TestEngine<N>, id: SlotId, now: &mut u64) -> Result<u32, Error> {
+fn finish<const N: usize, P: Profile>(
+    e: &mut Engine<TestHost, N, P>,
+    id: SlotId,
+    now: &mut u64,
+) -> Result<u32, Error> {
     for _ in 0..10_000 {
         if let Some(completion) = e.take(id) {
             return completion.result.map(|output| output.bytes);
@@ -53,7 +58,11 @@ fn finish<const N: usize>(e: &mut TestEngine<N>, id: SlotId, now: &mut u64) -> R
 }
 
 /// Submits one request, and runs the engine until it is done. Returns the result.
-pub fn one<const N: usize>(e: &mut TestEngine<N>, request: Request, now: &mut u64) -> Result<u32, Error> {
+pub fn one<const N: usize, P: Profile>(
+    e: &mut Engine<TestHost, N, P>,
+    request: Request,
+    now: &mut u64,
+) -> Result<u32, Error> {
     let id = e.submit(request, *now).unwrap();
     finish(e, id, now)
 }
@@ -439,6 +448,22 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
     }
     assert!(!e.take_continue_lost());
     assert!(log(&world).ends_with("+8 +8 +8"));
+}
+
+/// Tests a continuation that the host refuses, with a profile that does not recover: no command was
+/// sent, so no status is lost, and the flush has nothing to report.
+#[test]
+fn a_lean_engine_loses_no_status_by_a_refused_continuation() {
+    let world = world(true);
+    let config = Config::DEFAULT.stays_open(StaysOpen::Always);
+    let mut e = Engine::<_, 8, _>::with_policy(TestHost::new(&world), config, Lean(Fifo));
+    e.set_card_params(Some(target(BLOCKS)));
+    let mut now = 0;
+    one(&mut e, write(0, 8, 1), &mut now).unwrap();
+    world.borrow_mut().refuse_continue = 1;
+    one(&mut e, write(8, 8, 2), &mut now).unwrap();
+    assert_eq!(e.stats().not_continued, 1);
+    assert!(one(&mut e, flush(), &mut now).is_ok());
 }
 
 /// Tests random mixes of requests on a host that refuses everything that a card in `data` or `rcv`

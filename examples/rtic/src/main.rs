@@ -89,7 +89,7 @@ mod app {
         let (Some(stack), Some(scratch), Some(blocks)) = (CARD.get(), SCRATCH.take(), BLOCKS.take()) else {
             return;
         };
-        let (mut scratch, mut tries) = (scratch, 20);
+        let (mut scratch, mut tries) = (scratch, 5);
         let card = loop {
             let (card, back) = bring_up(stack, scratch, Options::DEFAULT).await;
             scratch = back;

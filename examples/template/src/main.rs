@@ -30,7 +30,7 @@ fn main() -> ! {
 fn first_block(block: &mut Block) -> Result<(), Error> {
     let stack = board::start().ok_or(Error::Unsupported)?;
     let mut scratch = SCRATCH.take().ok_or(Error::Full)?;
-    let mut tries = 20;
+    let mut tries = 5;
     let _card = loop {
         let (card, back) = stack.block_on(bring_up(stack, scratch, Options::DEFAULT), sleep);
         scratch = back;

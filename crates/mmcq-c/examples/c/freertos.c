@@ -72,8 +72,11 @@ int32_t card_open(void *of_board) {
 void card_task(void *parameters) {
     (void)parameters;
     for (;;) {
-        while (mmcq_card_present(0) == 1 && mmcq_bring_up(0, NULL) == MMCQ_E_NO_CARD)
+        for (int tries = 0; tries < 5 && mmcq_card_present(0) == 1; tries++) {
+            if (mmcq_bring_up(0, NULL) != MMCQ_E_NO_CARD)
+                break;
             vTaskDelay(pdMS_TO_TICKS(50)); /* the card was put in a moment ago */
+        }
         xSemaphoreTake(card_changed, portMAX_DELAY);
     }
 }

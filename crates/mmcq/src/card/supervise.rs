@@ -301,7 +301,7 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     }
                 }
                 // A slot that is not empty has a card that may respond again after a power cycle.
-                if matches!(help, ServiceRequest::Reinit | ServiceRequest::Slower)
+                if help != ServiceRequest::Inserted
                     && matches!(found, Err(Error::NoCard))
                     && stack.with(|engine| engine.present())
                 {

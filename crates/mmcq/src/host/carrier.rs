@@ -10,6 +10,7 @@ use super::{Auto, Cause, Done, Fault, Phase, Stage};
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::{R1, State};
 
+const GO_IDLE_STATE: u8 = 0;
 const SELECT_CARD: u8 = 7;
 const SEND_STATUS: u8 = 13;
 
@@ -43,8 +44,10 @@ impl Carrier {
     /// Records a command that was sent. The argument of a CMD7 becomes the card's address in
     /// carriers.
     pub fn note(&mut self, command: &Command) {
-        if command.index == SELECT_CARD {
-            self.selected = command.arg;
+        match command.index {
+            SELECT_CARD => self.selected = command.arg,
+            GO_IDLE_STATE => self.told = 0,
+            _ => {}
         }
     }
 
@@ -59,7 +62,11 @@ impl Carrier {
     /// engine gets. For the engine, such a phase has data and no command, so its result has no
     /// response. An error in the R1 of the CMD13 becomes a fault of the data.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
-        let end = end.map_err(|fault| Fault { response: None, ..fault })?;
+        let end = end.map_err(|fault| {
+            // The response has perhaps shown an error of an earlier write, which the card shows once.
+            self.told |= fault.response.map_or(R1::ERROR, |response| response.words[0] & R1::DEFERRED);
+            Fault { response: None, ..fault }
+        })?;
         let status = R1(end.response.words[0]);
         self.told |= status.0 & R1::DEFERRED;
         let taken = matches!(status.current_state(), State::Rcv | State::Prg);
@@ -69,11 +76,47 @@ impl Carrier {
         Ok(Done::default())
     }
 
+    /// Notes that a carrier has got no answer before a reset: the lost R1 has perhaps shown an error
+    /// of an earlier write.
+    #[cold]
+    pub fn lose(&mut self) {
+        self.told |= R1::ERROR;
+    }
+
     /// Reports errors that the card signalled in the CMD13 of earlier carriers (CMD13 that carry
     /// write data), which the engine did not see. Adds their error bits to the response in `done`,
     /// and clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine
     /// sent.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::response::Response;
+
+    fn told(carrier: &mut Carrier) -> u32 {
+        let mut done = Done::default();
+        carrier.tell(&mut done);
+        done.response.words[0]
+    }
+
+    #[test]
+    fn an_error_in_a_carrier_that_fails_is_told_later_and_a_lost_one_counts_as_an_error() {
+        let mut carrier = Carrier::new();
+        let r1 = Response { words: [0xd00 | R1::WP_VIOLATION, 0, 0, 0] };
+        for (response, later) in [(Some(r1), R1::WP_VIOLATION), (None, R1::ERROR)] {
+            let fault = Fault { cause: Cause::Timeout, stage: Stage::Data, response };
+            assert_eq!(carrier.end(Err(fault)), Err(Fault { response: None, ..fault }));
+            assert_eq!((told(&mut carrier), told(&mut carrier)), (later, 0));
+        }
+        carrier.lose();
+        assert_eq!(told(&mut carrier), R1::ERROR);
+        // After a reset the card has no status any more.
+        carrier.lose();
+        carrier.note(&Command::new(GO_IDLE_STATE, 0, Resp::None));
+        assert_eq!(told(&mut carrier), 0);
     }
 }

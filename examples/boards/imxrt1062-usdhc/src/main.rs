@@ -104,7 +104,7 @@ fn first_block() -> Result<Block, Error> {
     unsafe { NVIC::unmask(ral::Interrupt::USDHC1) };
 
     let mut scratch = SCRATCH.take().ok_or(Error::Full)?;
-    let mut tries = 20;
+    let mut tries = 5;
     let _card = loop {
         let (card, back) = stack.block_on(bring_up_sd(stack, scratch, Options::DEFAULT), look_again);
         scratch = back;

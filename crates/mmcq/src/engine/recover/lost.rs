@@ -18,10 +18,12 @@ impl Incident {
     /// Notes that the status of earlier writes may be lost with the response of the failed phase.
     /// Without recovery these writes are not sent again: the lost status counts as an error.
     pub fn note_lost_status<H, P: Profile>(&mut self, bus: &Bus<H>) {
-        if !P::RECOVERS {
-            return self.failed.hear(R1::ERROR);
+        let lost = bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
+        if P::RECOVERS {
+            self.status_lost |= lost;
+        } else if lost {
+            self.failed.hear(R1::ERROR);
         }
-        self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
     /// Ends the writes that wait for a status, which will not come.

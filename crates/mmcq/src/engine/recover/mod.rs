@@ -359,6 +359,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
                 Error::Card(_) | Error::Program(_) => true,
+                // The host has not sent the command.
+                Error::Unsupported => true,
                 // The status may have had errors of earlier writes too, which wait for a status.
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
