@@ -3,6 +3,7 @@
 import _thread
 import json
 import os
+import signal
 import subprocess
 import threading
 
@@ -47,6 +48,9 @@ def test_a_knob_of_the_card_and_of_the_board():
     board = mmcq.Platform("generic").with_(cost__wake_us=200)
     assert mmcq.run(job, platform=board, setting="none").mib_per_s() < mmcq.run(job, setting="none").mib_per_s()
 
+
+# A shell that starts the tests in the background has them ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hundred hours of virtual time, and a job that reads the whole card: neither ends within a test.
 LONG = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nrw=randread\nioengine=libaio\ntime_based\nruntime=100h\n"
