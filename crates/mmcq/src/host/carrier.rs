@@ -63,8 +63,8 @@ impl Carrier {
     /// response. An error in the R1 of the CMD13 becomes a fault of the data.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| {
-            // The response has perhaps shown an error of an earlier write, which the card shows once.
-            self.told |= fault.response.map_or(R1::ERROR, |response| response.words[0] & R1::DEFERRED);
+            // The response may have shown an error of an earlier write, which the card shows once.
+            self.told |= fault.response.map_or(0, |response| response.words[0] & R1::DEFERRED);
             Fault { response: None, ..fault }
         })?;
         let status = R1(end.response.words[0]);
@@ -74,13 +74,6 @@ impl Carrier {
             return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
         }
         Ok(Done::default())
-    }
-
-    /// Notes that a carrier has got no answer before a reset: the lost R1 has perhaps shown an error
-    /// of an earlier write.
-    #[cold]
-    pub fn lose(&mut self) {
-        self.told |= R1::ERROR;
     }
 
     /// Reports errors that the card signalled in the CMD13 of earlier carriers (CMD13 that carry
@@ -104,18 +97,16 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_carrier_that_fails_is_told_later_and_a_lost_one_counts_as_an_error() {
+    fn an_error_in_a_carrier_that_fails_is_told_later() {
         let mut carrier = Carrier::new();
         let r1 = Response { words: [0xd00 | R1::WP_VIOLATION, 0, 0, 0] };
-        for (response, later) in [(Some(r1), R1::WP_VIOLATION), (None, R1::ERROR)] {
+        for (response, later) in [(Some(r1), R1::WP_VIOLATION), (None, 0)] {
             let fault = Fault { cause: Cause::Timeout, stage: Stage::Data, response };
             assert_eq!(carrier.end(Err(fault)), Err(Fault { response: None, ..fault }));
             assert_eq!((told(&mut carrier), told(&mut carrier)), (later, 0));
         }
-        carrier.lose();
-        assert_eq!(told(&mut carrier), R1::ERROR);
         // After a reset the card has no status any more.
-        carrier.lose();
+        carrier.told = R1::ERROR;
         carrier.note(&Command::new(GO_IDLE_STATE, 0, Resp::None));
         assert_eq!(told(&mut carrier), 0);
     }

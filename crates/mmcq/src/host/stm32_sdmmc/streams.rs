@@ -100,9 +100,6 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> OpenStm32Sdmmc<R, D, S
     /// Forgets the open transfer (a write that was not ended on the card), because the lines or the
     /// whole controller are reset.
     fn forget(&mut self) {
-        if self.plain == Plain::Carrier {
-            self.carrier.lose();
-        }
         (self.open, self.plain) = (None, Plain::Other);
     }
 }

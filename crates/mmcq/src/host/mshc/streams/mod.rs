@@ -255,9 +255,6 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     /// Forgets the open transfer (a CMD18 or CMD25 that was not ended), because the lines or the
     /// whole controller are reset.
     fn forget(&mut self) {
-        if self.plain == Plain::Carrier {
-            self.carrier.lose();
-        }
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;
     }
