@@ -88,6 +88,7 @@ fn explain(
         let run = scene.run_of(&loaded);
         let mut why = Why::new(&run)?;
         why.title = scene.title(&loaded.platform);
+        why.priors = parameters::priors(&scene.params().map_err(input)?).len();
         let idle = match scene.set.is_empty() {
             true => Vec::new(),
             false => idle(&scene, &file, &runner::run(&run, None, &mut |_, _| ())?),
