@@ -138,7 +138,7 @@ mod tests {
         assert!(ends(&mut all, (3, 0, WRITE), Some((2, 1))));
         assert!(ends(&mut all, (4, 0, Asked::Flush), None));
         assert!(ends(&mut all, (6, 0, WRITE), Some((5, 1))));
-        // Nobody knows when a flush that was left ends.
+        // The checker cannot see when a flush whose client has left it ends.
         all.note_left(0, Asked::Flush);
         assert!(ends(&mut all, (8, 0, WRITE), Some((7, 1))));
         assert!(ends(&mut all, (10, 0, WRITE), Some((9, 1))));
