@@ -240,15 +240,20 @@ impl Reproduce {
             rows.extend(board(name, &self.set, amount, &mut progress)?);
         }
         let (mut merged, mut swept) = (Vec::new(), Vec::new());
-        let mut five = Vec::new();
-        if matches!(self.experiment, Experiment::Hsq) && wanted[0] == hsq::BOARDS[0] {
-            five = spread::rows(amount, &mut progress).map_err(failed)?;
-        }
         if self.all && matches!(self.experiment, Experiment::Stream) {
             merged = stream_sweep::merging(amount, &mut progress).map_err(failed)?;
             swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
         }
         shown.end();
+        let five = || -> Result<Vec<Row>, Error> {
+            if !matches!(self.experiment, Experiment::Hsq) || wanted[0] != hsq::BOARDS[0] {
+                return Ok(Vec::new());
+            }
+            let shown = Progress::new("", 0, Unit::Step).at_once();
+            let rows = spread::rows(amount, &mut |what| shown.step(what)).map_err(failed);
+            shown.end();
+            rows
+        };
         let title = match self.experiment {
             Experiment::Fair => "Rates of a writer and a reader that share a card",
             Experiment::Stream => "One thread's rates",
@@ -284,14 +289,14 @@ impl Reproduce {
             _ => Vec::new(),
         };
         if self.json {
-            rows.extend(five);
+            rows.extend(five()?);
             rows.extend(originals);
             rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else if self.csv {
             let all: Vec<Row> =
-                rows.into_iter().chain(five).chain(originals).chain(merged).chain(swept).collect();
+                rows.into_iter().chain(five()?).chain(originals).chain(merged).chain(swept).collect();
             print(&reproduce::table(&all).csv())?;
         } else {
             let beside = original::table(&rows, &originals, &as_long);
@@ -306,11 +311,13 @@ impl Reproduce {
             if !originals.is_empty() {
                 print(&format!("\n{beside}"))?;
             }
-            if !five.is_empty() {
-                print(&format!("\n{}{}", self.shown(&five), spread::NOTE))?;
-            }
             if matches!(self.experiment, Experiment::Hsq) {
                 print(&hsq::note(&parts.concat()))?;
+                // The first table stands while these runs last.
+                let five = five()?;
+                if !five.is_empty() {
+                    print(&format!("\n{}{}", self.shown(&five), spread::NOTE))?;
+                }
             }
             if matches!(self.experiment, Experiment::Fifo)
                 && rows.iter().any(|row| row.cell.contains("card B"))
