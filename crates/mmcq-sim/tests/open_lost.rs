@@ -13,7 +13,6 @@ use mmcq_sim::mshc::MshcConfig;
 use mmcq_sim::sdhci::Mistakes;
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
 use std::cell::RefCell;
 
 /// Number of writes, of eight blocks each. The first two are
@@ -46,7 +45,7 @@ const CASES: [(Point, u64, Strike, bool); 14] = [
 
 /// Writes a run with a fault in it, and checks what the flushes of two handles return.
 fn check<B: Platform, const N: usize>(
-    (stack, model, time): (&Stack<B, N>, &RefCell<impl Controller + Device>, &Time),
+    (stack, model, time): (&Stack<B, N>, &RefCell<impl Controller>, &Time),
     base: u64,
     (point, nth, strike, lost): (Point, u64, Strike, bool),
     what: &str,
