@@ -23,10 +23,10 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::one_thread::NOW_NS;
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
+type Stack = timed::On<Driver>;
 
 /// Time in ns after which everything that was under way when a future was dropped has ended: the
 /// longest timeout of a card is that of a write, 250 ms to 500 ms.
@@ -64,7 +64,7 @@ impl Rig {
         let host =
             sdhci::Sdhci::new(port, memory.clone(), Box::leak(Box::new(Table::new())), driver).unwrap();
         NOW_NS.set(0);
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = timed::on(host, Config::DEFAULT);
         Rig {
             time,
             model,
