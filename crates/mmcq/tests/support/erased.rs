@@ -123,7 +123,7 @@ impl<const CONSTANTS: u16> Erased<CONSTANTS> {
 }
 
 /// The methods of [`Policy`], for a table of functions.
-trait Scheduler {
+trait Scheduler: Any {
     fn is_in_order(&self) -> bool;
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool;
     fn yields(&self) -> bool;
@@ -134,7 +134,7 @@ trait Scheduler {
     fn done(&mut self, request: &Waiting, now_ns: u64);
 }
 
-impl<P: Policy> Scheduler for P {
+impl<P: Policy + 'static> Scheduler for P {
     fn is_in_order(&self) -> bool {
         Policy::is_in_order(self)
     }
@@ -168,6 +168,12 @@ impl Scheduled {
     pub fn new<P: Policy + 'static>(policy: P) -> Self {
         const { assert!(!P::IN_ORDER && !P::MAY_BE_IN_ORDER, "the engine takes other paths for it") }
         Scheduled(Box::new(policy))
+    }
+
+    /// Returns the scheduler, which must be of this type.
+    pub fn get<P: Policy + 'static>(&self) -> &P {
+        let policy: &dyn Any = &*self.0;
+        policy.downcast_ref().expect("a scheduler of another type")
     }
 }
 
