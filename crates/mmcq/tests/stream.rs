@@ -532,7 +532,7 @@ fn mixes<const N: usize>(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Result
     assert!(world.borrow().open.is_none());
     let medium = &world.borrow().medium;
     for (block, &byte) in expected.iter().enumerate() {
-        assert!(medium[block * 512..][..512].iter().all(|&b| b == byte), "block {block}");
+        assert!(medium[block * 512..][..512] == [byte; 512], "block {block}");
     }
     Ok(())
 }
