@@ -162,45 +162,53 @@ impl<P: Policy + 'static> Scheduler for P {
 }
 
 /// A scheduler of any type that is never in order.
-pub struct Scheduled(Box<dyn Scheduler>);
+pub struct Scheduled {
+    policy: Box<dyn Scheduler>,
+    /// The waiting requests of the last question, so that no question needs new memory.
+    waiting: Vec<Waiting>,
+}
 
 impl Scheduled {
     pub fn new<P: Policy + 'static>(policy: P) -> Self {
         const { assert!(!P::IN_ORDER && !P::MAY_BE_IN_ORDER, "the engine takes other paths for it") }
-        Scheduled(Box::new(policy))
+        Scheduled { policy: Box::new(policy), waiting: Vec::new() }
     }
 
     /// Returns the scheduler, which must be of this type.
     pub fn get<P: Policy + 'static>(&self) -> &P {
-        let policy: &dyn Any = &*self.0;
+        let policy: &dyn Any = &*self.policy;
         policy.downcast_ref().expect("a scheduler of another type")
     }
 }
 
 impl Policy for Scheduled {
     fn is_in_order(&self) -> bool {
-        self.0.is_in_order()
+        self.policy.is_in_order()
     }
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
-        self.0.bears(picked, until_ns)
+        self.policy.bears(picked, until_ns)
     }
     fn yields(&self) -> bool {
-        self.0.yields()
+        self.policy.yields()
     }
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
-        self.0.arrived(request, now_ns);
+        self.policy.arrived(request, now_ns);
     }
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
-        self.0.pick_of(&waiting.collect::<Vec<_>>(), now_ns)
+        self.waiting.clear();
+        for request in waiting {
+            self.waiting.push(request);
+        }
+        self.policy.pick_of(&self.waiting, now_ns)
     }
     fn sent(&mut self, request: &Waiting, now_ns: u64) {
-        self.0.sent(request, now_ns);
+        self.policy.sent(request, now_ns);
     }
     fn cancelled(&mut self, request: &Waiting) {
-        self.0.cancelled(request);
+        self.policy.cancelled(request);
     }
     fn done(&mut self, request: &Waiting, now_ns: u64) {
-        self.0.done(request, now_ns);
+        self.policy.done(request, now_ns);
     }
 }
 
