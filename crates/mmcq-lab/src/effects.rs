@@ -3,6 +3,7 @@
 use crate::fio::stats::Stats;
 use crate::runner::{self, Counters, Outcome};
 use crate::scene::{Loaded, Scene};
+use mmcq_sim::parallel::Stop;
 
 /// Figures of a run that show whether a change has an effect: jobs, times and all counters.
 #[derive(Clone, Debug)]
@@ -17,17 +18,27 @@ pub struct Figures {
 
 impl Figures {
     /// Repeats the run of `scene` without the change at `index`, and returns the figures of that
-    /// run. `load` makes the load of a run from a list of changes. `None`: without the change, the
-    /// run is not possible.
+    /// run. `load` makes the load of a run from a list of changes. `bytes` returns the number of
+    /// bytes that the run with the change has transferred; `u64::MAX`: not known yet. A run that
+    /// transfers more is stopped, since its figures differ in any case: a job of hours that a
+    /// change makes short does not run for hours here. `None`: without the change, the run is not
+    /// possible, or was stopped.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,
         index: usize,
+        bytes: impl Fn() -> u64,
     ) -> Option<Self> {
         let mut changes = scene.set.clone();
         changes.remove(index);
         let loaded = load(&changes).ok()?;
-        let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).ok()?;
+        let (stop, outer) = (Stop::default(), Stop::heard());
+        let mut looks = |moved: u64, _| {
+            if moved > bytes() || outer.as_ref().is_some_and(Stop::is_asked) {
+                stop.ask();
+            }
+        };
+        let outcome = stop.during(|| runner::run(&scene.run_of(&loaded), None, &mut looks)).ok()?;
         let Outcome { stats, counters, verify_errors, logs, .. } = outcome;
         Some(Figures { stats, counters, verify_errors, logs })
     }
@@ -47,8 +58,10 @@ pub fn idle<E>(
     load: impl Fn(&[String]) -> Result<Loaded, E>,
     outcome: &Outcome,
 ) -> Vec<String> {
-    let same =
-        |index: &usize| Figures::without(scene, &load, *index).is_some_and(|figures| figures.are_of(outcome));
+    let bytes = || outcome.counters.bytes;
+    let same = |index: &usize| {
+        Figures::without(scene, &load, *index, bytes).is_some_and(|figures| figures.are_of(outcome))
+    };
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 

@@ -54,6 +54,16 @@ fn a_knob_that_changes_nothing_is_named() {
 }
 
 #[test]
+fn a_job_of_days_that_a_change_makes_short_does_not_run_for_days_to_name_what_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("days.fio");
+    std::fs::write(&job, "[days]\nrw=read\nbs=256k\nsize=64m\ntime_based=1\nruntime=30d\n").unwrap();
+    let (_, said) = well(&format!("run {} --set job.runtime=1 --set job.iodepth=1", job.display()));
+    assert!(said.contains("--set job.iodepth=1: made no difference"), "{said}");
+    assert!(!said.contains("--set job.runtime=1"), "{said}");
+}
+
+#[test]
 fn the_first_job_runs_in_every_setting_that_the_board_has() {
     for setting in
         ["none", "hsq-tag", "hsq-fifo", "mmcq", "mmcq-own", "mmcq-early", "mmcq-early-own", "limit"]

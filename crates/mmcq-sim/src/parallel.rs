@@ -5,10 +5,10 @@ mod stop;
 
 pub use stop::Stop;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 /// Returns the number of threads for which this computer has cores.
 pub fn cores() -> usize {
@@ -26,7 +26,48 @@ pub fn in_order<T: Send, E>(
     work: impl Fn(usize) -> T + Sync,
     mut take: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (next, work, stop) = (AtomicUsize::new(0), &work, Stop::heard());
+    // Number of the result that is due, and the results from there on, as far as they are done.
+    let ready = Mutex::new((0, VecDeque::new()));
+    let lock = || ready.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut first_error = None;
+    let done = |at: usize| {
+        let result = work(at);
+        let (due, results) = &mut *lock();
+        if results.len() <= at - *due {
+            results.resize_with(at - *due + 1, || None);
+        }
+        results[at - *due] = Some(result);
+    };
+    let next = || {
+        let (due, results) = &mut *lock();
+        let result = results.front_mut()?.take()?;
+        results.pop_front();
+        *due += 1;
+        Some(result)
+    };
+    run(count, threads, &done, &mut || {
+        let Some(result) = next() else { return Next::Missing };
+        first_error = take(result).err();
+        if first_error.is_some() { Next::Stop } else { Next::Taken }
+    });
+    first_error.map_or(Ok(()), Err)
+}
+
+/// What became of the result that is next in the order.
+enum Next {
+    /// The result was taken.
+    Taken,
+    /// Its work is not done yet.
+    Missing,
+    /// The result was taken, and the work is to stop.
+    Stop,
+}
+
+/// Calls `work` with each number below `count`, on this number of threads. After each call it calls
+/// `take` until a result is missing. The function is the same for all types of results, so that it
+/// is compiled once.
+fn run(count: usize, threads: usize, work: &(dyn Fn(usize) + Sync), take: &mut dyn FnMut() -> Next) {
+    let (next, stop) = (AtomicUsize::new(0), Stop::heard());
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, count.max(1)) {
@@ -34,7 +75,10 @@ pub fn in_order<T: Send, E>(
             let works = move || {
                 while let at = next.fetch_add(1, Ordering::Relaxed)
                     && at < count
-                    && sender.send((at, work(at))).is_ok()
+                    && {
+                        work(at);
+                        sender.send(()).is_ok()
+                    }
                 {}
             };
             scope.spawn(move || match stop {
@@ -43,19 +87,16 @@ pub fn in_order<T: Send, E>(
             });
         }
         drop(sender);
-        let (mut early, mut due) = (BTreeMap::new(), 0);
-        while let Ok((at, done)) = receiver.recv() {
-            early.insert(at, done);
-            while let Some(done) = early.remove(&due) {
-                if let Err(error) = take(done) {
-                    next.store(count, Ordering::Relaxed);
-                    return Err(error);
+        while receiver.recv().is_ok() {
+            loop {
+                match take() {
+                    Next::Taken => {}
+                    Next::Missing => break,
+                    Next::Stop => return next.store(count, Ordering::Relaxed),
                 }
-                due += 1;
             }
         }
-        Ok(())
-    })
+    });
 }
 
 /// Calls `work` with each number below `count`, on this number of threads. Returns the results in
