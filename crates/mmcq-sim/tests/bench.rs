@@ -1,6 +1,7 @@
 //! Tests of the bench: faults strike, power cuts take effect, any scheduler works, and programs can
 //! wait.
 
+use crate::timed::erased::Scheduled;
 use mmcq::block::BlockDevice;
 use mmcq::card::{Options, bring_up};
 use mmcq::engine::Config;
@@ -97,9 +98,8 @@ fn a_cut_cuts() {
 fn it_takes_any_scheduler_and_programs_that_wait() {
     let card = card_named("sdhc-16g-hs").unwrap();
     let (controller, driver) = (SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
-    let bench =
-        Bench::with_policy(card, controller, driver, Config::DEFAULT, Fair::<4>::new(FairConfig::DEFAULT))
-            .unwrap();
+    let fair = Scheduled::new(Fair::<4>::new(FairConfig::DEFAULT));
+    let bench = Bench::with_policy(card, controller, driver, Config::DEFAULT, fair).unwrap();
     bench.run(bring_up(bench.stack(), buffer(1), Options::DEFAULT)).unwrap().0.unwrap();
     let device = BlockDevice::new(bench.stack());
     let begin_ns = bench.now_ns();

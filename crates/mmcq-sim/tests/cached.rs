@@ -14,7 +14,8 @@ use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 
 const LINE: usize = 64;
 const ARENA: usize = 16 << 10;
@@ -68,7 +69,7 @@ unsafe impl Dma for Cached {
     }
 }
 
-type Stack = mmcq::task::Stack<(OneThread, sdhci::Sdhci<Port, Cached, 129>), 8>;
+type Stack = timed::On<Erased<{ constants::<sdhci::Sdhci<Port, Cached, 129>>() }>>;
 
 struct Rig {
     time: Time,
@@ -91,11 +92,11 @@ impl Rig {
         let model = Rc::new(RefCell::new(model));
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let dma = Cached { memory, arena, tells };
-        let table = Box::leak(Box::new(Table::new()));
+        let table = Box::leak(Box::new(Table::<129>::new()));
         let host = sdhci::Sdhci::new(port, dma.clone(), table, sdhci::SdhciConfig::new());
         let host = host.unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
-        Rig { time, model, dma, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
+        Rig { time, model, dma, stack: timed::on(Erased::new(host), Config::DEFAULT) }
     }
 
     /// Advances time to the next interrupt or deadline.

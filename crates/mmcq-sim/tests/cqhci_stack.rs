@@ -4,16 +4,16 @@
 use crate::{queue, timed};
 use mmcq::engine::Config;
 use queue::{FORMS, Parts, Rig};
-use timed::one_thread::{OneThread, TIMER};
+use timed::erased::{Erased, constants};
 use timed::{drive, filled};
 
-type Stack = mmcq::task::Stack<(OneThread, queue::Driver), 4>;
+type Stack = timed::On<Erased<{ constants::<queue::Driver>() }>>;
 
 #[test]
 fn a_stack_drives_the_controller_as_if_it_had_no_queue_engine() {
     for form in FORMS {
         let queue::Built { host, model, memory, time, .. } = Rig::built(Parts::new(form));
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack: Stack = timed::on(Erased::new(host), Config::DEFAULT);
         let up = mmcq::card::bring_up(&stack, filled(8, 0), mmcq::card::Options::DEFAULT);
         let (card, _) = drive(&stack, &model, &time, up);
         assert!(card.unwrap().params.sectors > 1 << 20, "{form:?}");

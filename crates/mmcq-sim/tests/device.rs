@@ -3,10 +3,12 @@
 
 use crate::timed;
 use mmcq::block::{BlockDevice, Partition};
+use mmcq::board::NoLock;
 use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};
 use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
 use mmcq::host::sdhci::{self, Table};
+use mmcq::sched::Fifo;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
@@ -15,10 +17,10 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use timed::blocks as buffer;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::one_thread::NOW_NS;
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+type Stack = timed::On<Driver>;
 
 struct Rig {
     time: Time,
@@ -41,7 +43,7 @@ impl Rig {
         let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         NOW_NS.set(0);
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = timed::on(host, Config::DEFAULT);
         let found = timed::drive(&stack, &model, &time, async {
             let (found, scratch) = card::bring_up(&stack, buffer(1), card::Options::DEFAULT).await;
             let found = found.unwrap_or_else(|error| panic!("{error}"));
@@ -55,7 +57,7 @@ impl Rig {
         timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
-    fn disk(&self) -> BlockDevice<'_, (OneThread, Driver), 16> {
+    fn disk(&self) -> BlockDevice<'_, (NoLock, Driver, Fifo), 16> {
         BlockDevice::new(&self.stack)
     }
 

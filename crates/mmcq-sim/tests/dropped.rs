@@ -4,10 +4,12 @@
 
 use crate::timed;
 use mmcq::block::{BlockDevice, Bounced};
+use mmcq::board::NoLock;
 use mmcq::card::{self, IoCard, Options, bring_up_io};
 use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::host::{Data, Direction};
+use mmcq::sched::Fifo;
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{At, CardInterrupt, Chain, Function};
 use mmcq::spec::command::{self, sd};
@@ -23,10 +25,10 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::one_thread::{NOW_NS, TIMER};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
+type Stack = mmcq::task::Stack<(NoLock, Driver, Fifo), 4>;
 
 /// Time in ns after which everything that was under way when a future was dropped has ended: the
 /// longest timeout of a card is that of a write, 250 ms to 500 ms.
@@ -64,7 +66,7 @@ impl Rig {
         let host =
             sdhci::Sdhci::new(port, memory.clone(), Box::leak(Box::new(Table::new())), driver).unwrap();
         NOW_NS.set(0);
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, host, Config::DEFAULT, Fifo);
         Rig {
             time,
             model,

@@ -1,5 +1,6 @@
 //! Measures how long a request takes: the tables of docs/latency.md.
 
+use crate::timed::erased::Scheduled;
 use mmcq::card::{Card as Found, Options, bring_up, supervise};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::sdhci;
@@ -94,8 +95,9 @@ fn behind_writes() -> String {
     for card in CARDS {
         for writes in [0, 1, 8] {
             let fifo = behind(card, Fifo, writes);
-            let deadline = behind(card, Deadline::new(deadline::DeadlineConfig::DEFAULT), writes);
-            let fair = behind(card, Fair::<2>::new(FairConfig::DEFAULT), writes);
+            let deadline = Deadline::new(deadline::DeadlineConfig::DEFAULT);
+            let deadline = behind(card, Scheduled::new(deadline), writes);
+            let fair = behind(card, Scheduled::new(Fair::<2>::new(FairConfig::DEFAULT)), writes);
             let ms = |us: u64| format!("{:.1}", us as f64 / 1000.0);
             rows += &format!("| `{card}` | {writes} | {} | {} | {} |\n", ms(fifo), ms(deadline), ms(fair));
         }

@@ -21,8 +21,9 @@ use mmcq_sim::stm32_sdmmc::{Board, Port as SdmmcPort, Stm32Sdmmc, Stm32SdmmcConf
 use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::rc::Rc;
+use timed::erased::{Erased, constants};
 use timed::filled;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::one_thread::NOW_NS;
 
 /// Time of a register access in ns, during which the controller goes on.
 const ACCESS_NS: u64 = 40;
@@ -46,6 +47,15 @@ const METHODS: [&str; 11] = [
 /// Name of the run without further calls and without calls of the interrupt handler that have no
 /// interrupt.
 const ALONE: &str = "alone";
+
+/// The constants of each kind of driver, which the compiler checks.
+const SDHCI: u16 = constants::<sdhci::Sdhci<Port, ShadowMemory, 129>>();
+const STREAMS: u16 = constants::<Streams<Port, ShadowMemory, 129>>();
+const REALTEK: u16 = constants::<rtsx::Rtsx<ReaderPort, ShadowMemory>>();
+const MOBILE: u16 = constants::<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, 129>>();
+const OPEN_MOBILE: u16 = constants::<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, 129>>();
+const ST: u16 = constants::<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>>();
+const SAMSUNG: u16 = constants::<s3c_sdi::S3cSdi<S3cPort, ShadowMemory>>();
 
 /// A driver that, whenever the stack calls it, also calls one further method of [`METHODS`].
 struct Meddled<H> {
@@ -141,21 +151,16 @@ unsafe impl<H: Host> Host for Meddled<H> {
 }
 
 /// Brings up a card on this controller, writes and reads, with a further call between any two
-/// events. Returns the stack's counters and the number of further calls.
-fn load<H: Host, M: Controller>(
-    host: H,
-    model: &RefCell<M>,
+/// events. Returns the stack's counters.
+fn load<const CONSTANTS: u16>(
+    stack: &timed::On<Erased<CONSTANTS>>,
+    model: &RefCell<dyn Controller>,
     memory: &ShadowMemory,
     time: &Time,
     method: &'static str,
-) -> Result<(Stats, u64), String> {
-    let calls = Rc::new(RefCell::new(0));
-    let host = Meddled { host, method, on: method != "card_irq from data on", calls: calls.clone() };
-    NOW_NS.set(0);
-    let stack: mmcq::task::Stack<(OneThread, Meddled<H>), 4> =
-        mmcq::task::Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+) -> Result<Stats, String> {
     let turn = || {
-        timed::step(&stack, model, time)?;
+        timed::step(stack, model, time)?;
         if method != ALONE {
             // Calls the interrupt handler without an interrupt, as on an interrupt line that devices
             // share.
@@ -165,7 +170,7 @@ fn load<H: Host, M: Controller>(
     };
     let ask = |kind, buf| stack.request(Request::new(kind, buf));
     timed::try_drive(time, turn, async {
-        let (found, _) = card::bring_up(&stack, timed::blocks(1), Options::DEFAULT).await;
+        let (found, _) = card::bring_up(stack, timed::blocks(1), Options::DEFAULT).await;
         found.map_err(|error| format!("bring-up: {error}"))?;
         for (lba, blocks, byte) in [(8, 1, 1), (64, 8, 2), (65, 3, 3)] {
             let written = ask(Kind::Write { lba, blocks }, filled(blocks as usize, byte)).await;
@@ -187,18 +192,25 @@ fn load<H: Host, M: Controller>(
     if wrongs != (Vec::new(), 0) {
         return Err(format!("{wrongs:?}"));
     }
-    let stats = stack.with(|engine| *engine.stats());
-    let calls = *calls.borrow();
-    Ok((stats, calls))
+    Ok(stack.with(|engine| *engine.stats()))
 }
 
 /// Runs the load with each further method, and checks that the stack's counters are those of a load
 /// without further calls.
-fn meddle<H: Host, M: Controller>(name: &str, make: impl Fn(ShadowMemory, &Time) -> (H, Rc<RefCell<M>>)) {
+fn meddle<const CONSTANTS: u16, H: Host + 'static, M: Controller + 'static>(
+    name: &str,
+    make: impl Fn(ShadowMemory, &Time) -> (H, Rc<RefCell<M>>),
+) {
     let run = |method| {
         let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
         let (host, model) = make(memory.clone(), &time);
-        load(host, &model, &memory, &time, method).unwrap_or_else(|error| panic!("{name}, {method}: {error}"))
+        let calls = Rc::new(RefCell::new(0));
+        let host = Meddled { host, method, on: method != "card_irq from data on", calls: calls.clone() };
+        NOW_NS.set(0);
+        let stack = timed::on(Erased::<CONSTANTS>::new(host), Config::DEFAULT);
+        let stats = load(&stack, &*model, &memory, &time, method)
+            .unwrap_or_else(|error| panic!("{name}, {method}: {error}"));
+        (stats, calls.take())
     };
     let (alone, _) = run(ALONE);
     // Many of the interrupts only move words, or report an event with which the phase goes on.
@@ -226,7 +238,7 @@ fn leaked<T>(value: T) -> &'static mut T {
 fn sdhci() {
     for emmc in [false, true] {
         for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
-            meddle(&format!("SDHCI {transfer:?}"), |memory, time| {
+            meddle::<SDHCI, _, _>(&format!("SDHCI {transfer:?}"), |memory, time| {
                 let config = SdhciConfig { uhs_at_33v: emmc, fixed: emmc, ..SdhciConfig::GENERIC_4_20 };
                 let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), card(emmc))));
                 let port = Port::new(model.clone(), time.clone(), ACCESS_NS, ACCESS_NS);
@@ -241,7 +253,7 @@ fn sdhci() {
 #[test]
 fn sdhci_with_open_transfers() {
     for writes in [OpenWrites::Gap, OpenWrites::Carrier] {
-        meddle(&format!("streams {writes:?}"), |_, time| {
+        meddle::<STREAMS, _, _>(&format!("streams {writes:?}"), |_, time| {
             // Only whole pages can be mapped.
             let memory = ShadowMemory::new(MemoryConfig { natural: 4096, ..MemoryConfig::BITS32 });
             let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), card(false));
@@ -257,7 +269,7 @@ fn sdhci_with_open_transfers() {
 
 #[test]
 fn realtek() {
-    meddle("Realtek", |memory, time| {
+    meddle::<REALTEK, _, _>("Realtek", |memory, time| {
         let model = Rc::new(RefCell::new(Rtsx::new(RtsxConfig::GENERIC, memory.clone(), card(false))));
         let port = ReaderPort::new(model.clone(), time.clone(), 200, 50);
         let config = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249);
@@ -266,8 +278,8 @@ fn realtek() {
     });
 }
 
-fn mobile<L: MshcLayout>(name: &str, config: MshcConfig, emmc: bool) {
-    meddle(name, |memory, time| {
+fn mobile<L: MshcLayout + 'static>(name: &str, config: MshcConfig, emmc: bool) {
+    meddle::<MOBILE, _, _>(name, |memory, time| {
         let config = MshcConfig { lines: 8, signal18: false, signal18_fixed: emmc, ..config };
         let model = Rc::new(RefCell::new(Mshc::new(config, memory.clone(), card(emmc))));
         let driver = mshc::MshcConfig::new(config.source_hz)
@@ -298,7 +310,7 @@ fn mobile_storage_hosts() {
 #[test]
 fn designware_with_open_transfers() {
     for (config, emmc) in [(MshcConfig::JH7110, false), (MshcConfig::RK3399, true)] {
-        meddle("open DesignWare", |memory, time| {
+        meddle::<OPEN_MOBILE, _, _>("open DesignWare", |memory, time| {
             let config = MshcConfig { lines: 8, signal18: false, signal18_fixed: emmc, ..config };
             let model = Rc::new(RefCell::new(Mshc::new(config, memory.clone(), card(emmc))));
             let driver = mshc::MshcConfig::new(config.source_hz)
@@ -319,7 +331,7 @@ fn designware_with_open_transfers() {
 }
 
 fn st<const PIECES: usize>(name: &str, config: Stm32SdmmcConfig, emmc: bool) {
-    meddle(name, |memory, time| {
+    meddle::<ST, _, _>(name, |memory, time| {
         let model = Rc::new(RefCell::new(Stm32Sdmmc::new(config, memory.clone(), card(emmc))));
         let board = Board { signal18_fixed: emmc, ..Board::new(model.clone(), time.clone()) };
         let driver = sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
@@ -347,7 +359,7 @@ fn st_sdmmc() {
 #[test]
 fn samsung() {
     for dma in [s3c_sdi::DmaUse::Never, s3c_sdi::DmaUse::From(64)] {
-        meddle("S3C2440", |memory, time| {
+        meddle::<SAMSUNG, _, _>("S3C2440", |memory, time| {
             let model = S3cSdi::new(S3cSdiConfig::S3C2440, memory.clone(), card(false));
             let model = Rc::new(RefCell::new(model));
             let port = S3cPort::new(model.clone(), time.clone(), ACCESS_NS, ACCESS_NS);

@@ -6,9 +6,7 @@ use crate::{cases, timed};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card as Found, Options};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
-use mmcq::host::mshc::{
-    Descriptors, DesignWareLayout, Mshc as Driver, MshcConfig as Setup, MshcInitError, MshcLayout, SmhcLayout,
-};
+use mmcq::host::mshc::{Descriptors, DesignWare, MshcConfig as Setup, MshcInitError, Smhc};
 use mmcq::host::surroundings::Surrounded;
 use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::card::Card;
@@ -20,17 +18,18 @@ use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 use timed::{blocks as buffer, filled};
 
-type Host<L> = Surrounded<Driver<L, Port, ShadowMemory, Board, 128>, Board>;
-type Stack<L> = mmcq::task::Stack<(OneThread, Host<L>), 16>;
+type Host = Surrounded<Smhc<Port, ShadowMemory, Board, 128>, Board>;
+type Stack = timed::On<Erased<{ constants::<Host>() }>>;
 
-struct Rig<L: MshcLayout> {
+struct Rig {
     time: Time,
     model: Rc<RefCell<Mshc>>,
     memory: ShadowMemory,
-    stack: Stack<L>,
+    stack: Stack,
 }
 
 fn setup(model: &MshcConfig) -> Setup {
@@ -49,8 +48,8 @@ fn setup(model: &MshcConfig) -> Setup {
         .fifo_offset((model.layout == Layout::Smhc).then_some(model.fifo_offset))
 }
 
-impl<L: MshcLayout> Rig<L> {
-    fn try_new(card: &str, model: MshcConfig, memory: MemoryConfig) -> Result<Rig<L>, MshcInitError> {
+impl Rig {
+    fn try_new(card: &str, model: MshcConfig, memory: MemoryConfig) -> Result<Rig, MshcInitError> {
         Self::with(timed::card(&timed::profile(card)), model, memory, None)
     }
 
@@ -60,21 +59,26 @@ impl<L: MshcLayout> Rig<L> {
         model: MshcConfig,
         memory: MemoryConfig,
         stuck_at: Option<u8>,
-    ) -> Result<Rig<L>, MshcInitError> {
+    ) -> Result<Rig, MshcInitError> {
         let time = Time::new();
         let memory = ShadowMemory::new(memory);
-        let driver = setup(&model);
+        let (driver, layout) = (setup(&model), model.layout);
         let model = Rc::new(RefCell::new(Mshc::new(model, memory.clone(), Some(card))));
         let port = Port::new(model.clone(), time.clone(), 100, 50);
-        let table = Box::leak(Box::new(Descriptors::new()));
+        let table = Box::leak(Box::new(Descriptors::<128>::new()));
         let board = Board { stuck_at, ..Board::new(model.clone(), time.clone()) };
-        let host = Driver::new(port, memory.clone(), board.clone(), table, driver)?;
-        let host = Surrounded::new(host, board);
+        let (dma, unit) = (memory.clone(), board.clone());
+        let host = match layout {
+            Layout::Smhc => Erased::new(Surrounded::new(Smhc::new(port, dma, unit, table, driver)?, board)),
+            Layout::DesignWare => {
+                Erased::new(Surrounded::new(DesignWare::new(port, dma, unit, table, driver)?, board))
+            }
+        };
         NOW_NS.set(0);
-        Ok(Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
+        Ok(Rig { time, model, memory, stack: timed::on(host, Config::DEFAULT) })
     }
 
-    fn new(card: &str, model: MshcConfig) -> Rig<L> {
+    fn new(card: &str, model: MshcConfig) -> Rig {
         Self::try_new(card, model, MemoryConfig::BITS32).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -86,7 +90,7 @@ impl<L: MshcLayout> Rig<L> {
         self.drive(card::bring_up(&self.stack, buffer(1), Options::DEFAULT)).0
     }
 
-    fn up(card: &str, model: MshcConfig) -> (Rig<L>, Found) {
+    fn up(card: &str, model: MshcConfig) -> (Rig, Found) {
         let rig = Rig::new(card, model);
         let found = rig.found().unwrap_or_else(|error| panic!("{card}: {error}"));
         (rig, found)
@@ -162,20 +166,20 @@ impl<L: MshcLayout> Rig<L> {
 /// Runs a test in both layouts, and with each form of descriptors.
 macro_rules! everywhere {
     ($test:ident) => {
-        $test::<SmhcLayout>(MshcConfig::H3);
-        $test::<SmhcLayout>(MshcConfig::A10);
-        $test::<SmhcLayout>(MshcConfig::D1);
-        $test::<DesignWareLayout>(MshcConfig::JH7110);
-        $test::<DesignWareLayout>(MshcConfig::PCI);
+        $test(MshcConfig::H3);
+        $test(MshcConfig::A10);
+        $test(MshcConfig::D1);
+        $test(MshcConfig::JH7110);
+        $test(MshcConfig::PCI);
     };
 }
 
 /// Runs a test on the controllers that support modes above high speed.
 macro_rules! on_the_fast_ones {
     ($test:ident) => {
-        $test::<SmhcLayout>(MshcConfig::A64);
-        $test::<SmhcLayout>(SD_SMHC);
-        $test::<DesignWareLayout>(MshcConfig::RK3399);
+        $test(MshcConfig::A64);
+        $test(SD_SMHC);
+        $test(MshcConfig::RK3399);
     };
 }
 
@@ -223,10 +227,10 @@ fn fastest(card: &str, model: &MshcConfig) -> Timing {
 
 #[test]
 fn cards_come_up_at_the_speed_of_the_board() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         // A port that is wired for an eMMC cannot hold an SD card.
         for name in EVERY_CARD.into_iter().filter(|name| is_emmc(name) || !model.signal18_fixed) {
-            let (rig, found) = Rig::<L>::up(name, model);
+            let (rig, found) = Rig::up(name, model);
             let width = if is_emmc(name) && model.lines == 8 { Width::W8 } else { Width::W4 };
             assert_eq!((found.timing, found.width), (fastest(name, &model), width), "{name} {model:?}");
             rig.mixed(found.params.sectors / 2, 30);
@@ -240,11 +244,11 @@ fn cards_come_up_at_the_speed_of_the_board() {
 /// Checks that tuning takes a point near the middle of the eye, wherever the eye is.
 #[test]
 fn tuning_finds_the_middle_of_the_eye() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         for best_phase in (0..360).step_by(30) {
             let model = MshcConfig { best_phase, ..model };
             let (card, command) = tuned_card(&model);
-            let (rig, found) = Rig::<L>::up(card, model);
+            let (rig, found) = Rig::up(card, model);
             assert_eq!(found.timing, fastest(card, &model), "{best_phase}");
             // The error is in percent of half a clock period. Phases are 22.5 degrees apart, which
             // is 12 %, and the error must be less. In an SMHC, a row of good taps may end at the
@@ -268,7 +272,7 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
         let mut card = timed::card(&timed::profile(card));
         card.set_faults(Faults::new(faults));
         let memory = MemoryConfig::BITS32;
-        Rig::<DesignWareLayout>::with(card, MshcConfig::RK3399, memory, stuck_at).unwrap()
+        Rig::with(card, MshcConfig::RK3399, memory, stuck_at).unwrap()
     };
     // The card refuses CMD11, or holds its lines low after it.
     for (point, strike) in [(Point::Voltage, Strike::Fail), (Point::Voltage, Strike::Never)] {
@@ -292,8 +296,8 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
 /// Checks that SDR50 (100 MHz) is tuned, too.
 #[test]
 fn sdr50_is_tuned() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
-        let rig = Rig::<L>::new("sdxc-128g-uhs", model);
+    fn test(model: MshcConfig) {
+        let rig = Rig::new("sdxc-128g-uhs", model);
         let options = Options::DEFAULT.without(Caps::timing_bit(Timing::Sdr104));
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), options)).0.unwrap();
         assert_eq!(found.timing, Timing::Sdr50);
@@ -304,17 +308,17 @@ fn sdr50_is_tuned() {
         rig.mixed(found.params.sectors / 2, 20);
         rig.checked();
     }
-    test::<SmhcLayout>(SD_SMHC);
-    test::<DesignWareLayout>(MshcConfig::RK3399);
+    test(SD_SMHC);
+    test(MshcConfig::RK3399);
 }
 
 /// Checks that a tap whose tuning block is lost or damaged counts as bad, and that tuning goes on.
 #[test]
 fn tuning_goes_round_what_is_lost() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         let (card, _) = tuned_card(&model);
         for strike in [Strike::Crc, Strike::Lost, Strike::EndBit, Strike::Fail] {
-            let rig = Rig::<L>::new(card, model);
+            let rig = Rig::new(card, model);
             let faults = Faults::new(Plan::none().next(Point::Tuning, &[strike; 3]));
             rig.model.borrow_mut().set_faults(faults.clone());
             let found = rig.found().unwrap_or_else(|error| panic!("{strike:?}: {error}"));
@@ -329,12 +333,12 @@ fn tuning_goes_round_what_is_lost() {
 
 #[test]
 fn mixed_loads_bring_what_was_written() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         for card in ["sdhc-16g-hs", "emmc-hs200", "sdsc-1g"] {
             if model.signal18_fixed && !is_emmc(card) {
                 continue;
             }
-            let (rig, found) = Rig::<L>::up(card, model);
+            let (rig, found) = Rig::up(card, model);
             rig.mixed(found.params.sectors / 2, cases::rounds(3, 300));
             rig.checked();
             let stats = rig.stack.with(|engine| *engine.stats());
@@ -348,9 +352,9 @@ fn mixed_loads_bring_what_was_written() {
 /// Checks that the CPU moves registers of the card that are shorter than a cache line.
 #[test]
 fn short_data_go_by_the_cpu() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         let memory = MemoryConfig { line: 128, ..MemoryConfig::BITS32 };
-        let rig = Rig::<L>::try_new("sdhc-16g-hs", model, memory).unwrap();
+        let rig = Rig::try_new("sdhc-16g-hs", model, memory).unwrap();
         let found = rig.found().unwrap();
         assert_eq!(found.timing, Timing::HighSpeed);
         rig.checked();
@@ -364,7 +368,7 @@ fn short_data_go_by_the_cpu() {
 fn a_large_fifo_is_emptied_by_the_cpu() {
     let memory = MemoryConfig { line: 4096, ..MemoryConfig::BITS32 };
     let model = MshcConfig { fifo_words: 1024, ..MshcConfig::RK3399 };
-    let rig = Rig::<DesignWareLayout>::try_new("sdhc-16g-hs", model, memory).unwrap();
+    let rig = Rig::try_new("sdhc-16g-hs", model, memory).unwrap();
     rig.found().unwrap();
     // Eight blocks are a whole cache line, which DMA moves.
     for blocks in (1..=13).filter(|blocks| blocks % 8 != 0) {
@@ -381,7 +385,7 @@ fn a_large_fifo_is_emptied_by_the_cpu() {
 /// right.
 #[test]
 fn faults_are_recovered_from() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         let strikes = [
             (Point::Command, Strike::Lost),
             (Point::Response, Strike::Lost),
@@ -403,7 +407,7 @@ fn faults_are_recovered_from() {
         ];
         for (turn, (point, strike)) in strikes.into_iter().enumerate() {
             for &nth in cases::one_of(turn, &[3, 20, 41]) {
-                let (rig, found) = Rig::<L>::up("sdsc-1g", model);
+                let (rig, found) = Rig::up("sdsc-1g", model);
                 let faults = Faults::new(Plan::none().shot(point, nth, strike));
                 rig.model.borrow_mut().set_faults(faults.clone());
                 let before = rig.stack.with(|engine| *engine.stats());
@@ -424,8 +428,8 @@ fn faults_are_recovered_from() {
 
 #[test]
 fn a_card_that_is_taken_out_is_gone() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
-        let (rig, found) = Rig::<L>::up("sdhc-16g-hs", model);
+    fn test(model: MshcConfig) {
+        let (rig, found) = Rig::up("sdhc-16g-hs", model);
         let id = rig.submit(Kind::Read { lba: found.params.sectors / 2, blocks: 64 }, buffer(64));
         timed::step(&rig.stack, &rig.model, &rig.time).unwrap();
         let now = rig.time.now();
@@ -440,16 +444,16 @@ fn a_card_that_is_taken_out_is_gone() {
 
 #[test]
 fn nothing_there_and_a_missing_clock_are_one_error_in_bounded_time() {
-    fn test<L: MshcLayout>(model: MshcConfig) {
+    fn test(model: MshcConfig) {
         let gone = MshcConfig { bus_clock: false, ..model };
-        let error = Rig::<L>::try_new("sdsc-1g", gone, MemoryConfig::BITS32).err();
+        let error = Rig::try_new("sdsc-1g", gone, MemoryConfig::BITS32).err();
         assert_eq!(error, Some(MshcInitError::Gone));
-        let rig = Rig::<L>::new("sdsc-1g", MshcConfig { source_hz: 0, ..model });
+        let rig = Rig::new("sdsc-1g", MshcConfig { source_hz: 0, ..model });
         let error = rig.found().unwrap_err().to_string();
         assert!(!error.is_empty() && !error.contains('\n'), "{error}");
         assert!(rig.time.now() < 3_000_000_000, "{error} after {} ns", rig.time.now());
         // The card is removed while it is used.
-        let (rig, found) = Rig::<L>::up("sdhc-16g-hs", model);
+        let (rig, found) = Rig::up("sdhc-16g-hs", model);
         rig.model.borrow_mut().set_faults(Faults::new(Plan::none().next(Point::Command, &[Strike::Gone])));
         let id = rig.submit(Kind::Read { lba: found.params.sectors / 2, blocks: 8 }, buffer(8));
         let from = rig.time.now();

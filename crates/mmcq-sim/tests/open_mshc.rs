@@ -17,11 +17,12 @@ use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 use timed::{blocks as memory, filled};
 
 pub type Driver = Surrounded<OpenDesignWare<Port, ShadowMemory, Board, 128>, Board>;
-pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+pub type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
 pub const BOTH: OpenTransfers = OpenTransfers::NONE.reads(true).writes(true);
 /// Controllers with their cards: one with a small FIFO at 3.3 V, and others with a large FIFO,
@@ -65,12 +66,12 @@ impl Rig {
             .signal18(config.signal18)
             .signal18_fixed(config.signal18_fixed);
         let board = Board::new(model.clone(), time.clone());
-        let table = Box::leak(Box::new(Descriptors::new()));
+        let table = Box::leak(Box::new(Descriptors::<128>::new()));
         let host = DesignWare::new(port, memory.clone(), board.clone(), table, driver).unwrap();
         let host = OpenDesignWare::new(host, Box::leak(Box::new(Scrap::new())), open).unwrap();
         let host = Surrounded::new(host, board);
         NOW_NS.set(0);
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = timed::on(Erased::new(host), Config::DEFAULT);
         let mut rig = Rig { time, model, memory, stack, base: 0, end: 0, faults: 0 };
         let found = rig.drive(card::bring_up(&rig.stack, memory_block(), card::Options::DEFAULT)).0;
         rig.end = found.unwrap_or_else(|error| panic!("{card}: {error}")).params.sectors;

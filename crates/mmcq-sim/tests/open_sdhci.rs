@@ -21,10 +21,11 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 
 pub type Driver = Streams<Port, ShadowMemory, 129>;
-pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+pub type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
 const WAYS: [OpenWrites; 2] = [OpenWrites::Gap, OpenWrites::Carrier];
 /// Longest time in ns of a test's requests: the deadlines of two phases that never end, and their
@@ -85,11 +86,11 @@ impl Rig {
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
         let port = Port::new(model.clone(), time.clone(), access_ns, access_ns / 4);
         let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
-        let table = Box::leak(Box::new(Table::new()));
+        let table = Box::leak(Box::new(Table::<129>::new()));
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         let host = Streams::new(host, StreamConfig::NONE.reads(true).writes(writes));
         NOW_NS.set(0);
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = timed::on(Erased::new(host), Config::DEFAULT);
         Rig { time, model, memory, stack, base: 0, faults: 0 }
     }
 

@@ -2,13 +2,14 @@
 //! the whole stack with each profile, and the error if a profile belongs to another controller.
 
 use crate::machine::{Rig, bytes, storage_card};
-use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::rig::Stack;
+use crate::timed::erased::Erased;
+use crate::timed::one_thread::NOW_NS;
 use crate::timed::{self, turn};
 use mmcq::card::{self, Options};
 use mmcq::engine::{Config, Error};
-use mmcq::host::sdhci::{self, Sdhci, Table, Usdhc, profiles};
+use mmcq::host::sdhci::{Sdhci, Table, Usdhc, profiles};
 use mmcq::host::{BusOp, Width};
-use mmcq::task::Stack;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Mistakes, Port, SdhciConfig};
 use mmcq_sim::time::Time;
@@ -94,8 +95,7 @@ fn a_controller_that_is_no_usdhc_is_named_by_its_clock() {
     let table = Box::leak(Box::new(Table::<129>::new()));
     let host = Sdhci::new(regs, memory, table, profiles::USDHC.clock(BASE_HZ)).unwrap();
     NOW_NS.set(0);
-    let stack: Stack<(OneThread, sdhci::Sdhci<_, _, 129>), 16> =
-        Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+    let stack: Stack = crate::timed::on(Erased::new(host), Config::DEFAULT);
     let up = card::bring_up(&stack, bytes(512), Options::DEFAULT);
     let (found, _) = timed::try_drive(&time, || turn(&stack, &model, &time), up).unwrap();
     let error = found.err().unwrap();

@@ -25,9 +25,10 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use timed::blocks as buffer;
+use timed::erased::{Erased, Scheduled, constants};
 
 type Driver = sdhci::Sdhci<Returning<Port>, Returning<ShadowMemory>, 129>;
-type Stack = mmcq::task::Stack<(Watched, Driver, Returns), 4>;
+type Stack = mmcq::task::Stack<(Watched, Erased<{ constants::<Driver>() }>, Scheduled), 16>;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
@@ -270,7 +271,7 @@ const WAYS: &[Way] = &[
     }),
     ("questions", |stack| {
         stack.with(|engine| {
-            assert_eq!((engine.next_deadline_ns(), engine.slots_in_use()), (Some(0), 4));
+            assert_eq!((engine.next_deadline_ns(), engine.slots_in_use()), (Some(0), 16));
             assert_eq!(engine.losses(), 0);
             assert_eq!(engine.card_number(), mmcq::engine::CardNumber::ANY);
             assert!(engine.card_params().is_none() && engine.host().is_none() && engine.policy().is_none());
@@ -298,11 +299,12 @@ impl Rig {
         let card = timed::card(&timed::profile("sdhc-16g-hs"));
         let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
         let port = Returning(Port::new(model.clone(), time.clone(), 0, 0));
-        let table = Box::leak(Box::new(Table::new()));
+        let table = Box::leak(Box::new(Table::<129>::new()));
         let config = sdhci::SdhciConfig::new().transfer(transfer);
         let host = sdhci::Sdhci::new(port, Returning(memory.clone()), table, config).unwrap();
         NOW_NS.set(0);
-        let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
+        let (host, policy) = (Erased::new(host), Scheduled::new(Returns));
+        let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, policy)));
         Rig { time, model, memory, stack }
     }
 

@@ -15,11 +15,12 @@ use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 use timed::{blocks as buffer, filled};
 
 type Driver = rtsx::Rtsx<Port, ShadowMemory>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
 struct Rig {
     time: Time,
@@ -38,7 +39,7 @@ impl Rig {
         let host = rtsx::Rtsx::new(port, memory.clone(), Box::leak(Box::new(Buffers::new())), driver);
         let host = host.unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
-        Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, engine) }
+        Rig { time, model, memory, stack: timed::on(Erased::new(host), engine) }
     }
 
     /// Advances to the next interrupt or deadline, and lets the stack handle it.

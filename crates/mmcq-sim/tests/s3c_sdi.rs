@@ -16,10 +16,11 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 use timed::bytes as buffer;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 
 type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
+type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
 struct Rig {
     time: Time,
@@ -51,7 +52,7 @@ impl Rig {
         let config = s3c_sdi::S3cSdiConfig::new(50_000_000).dma(dma).max_clock_hz(10_000_000);
         let host = Driver::new(port, memory.clone(), config).unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
-        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = timed::on(Erased::new(host), Config::DEFAULT);
         Rig { time, model, memory, stack, counts: handles.remove(0).1 }
     }
 

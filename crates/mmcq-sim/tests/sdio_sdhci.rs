@@ -14,11 +14,12 @@ use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::rc::Rc;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 use timed::{bytes as memory, drive};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 17>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
+type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
 #[test]
 fn packets_come_in_by_the_card_interrupt() {
@@ -31,10 +32,10 @@ fn packets_come_in_by_the_card_interrupt() {
     let model =
         Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, shadow.clone(), Some(Box::new(card)))));
     let port = Port::new(model.clone(), time.clone(), 0, 0);
-    let table = Box::leak(Box::new(Table::new()));
+    let table = Box::leak(Box::new(Table::<17>::new()));
     let host = sdhci::Sdhci::new(port, shadow.clone(), table, sdhci::SdhciConfig::new()).unwrap();
     NOW_NS.set(0);
-    let stack: Stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+    let stack: Stack = timed::on(Erased::new(host), Config::DEFAULT);
     let found = drive(&stack, &model, &time, bring_up_io(&stack, memory(512), Options::DEFAULT)).0;
     let card = found.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((card.count(), card.timing, card.width), (1, Timing::HighSpeed, Width::W4));

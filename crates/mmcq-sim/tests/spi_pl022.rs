@@ -15,9 +15,10 @@ use mmcq_sim::pl022::{self, Pl022};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use timed::blocks as buffer;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 
-type Stack = mmcq::task::Stack<(OneThread, Spi<Pio>), 8>;
+type Stack = timed::On<Erased<{ constants::<Spi<Pio>>() }>>;
 
 const SSPCLK_HZ: u32 = 50_000_000;
 /// The interrupts RXIM (the receive FIFO is half full) and RTIM (bytes have stayed in the receive
@@ -112,7 +113,7 @@ impl Rig {
         let pio = Pio { regs: port.clone(), bytes: Vec::new(), to: None, sent: 0, got: 0 };
         let host = Spi::new(pio, Box::leak(Box::new(SpiMemory::new())), SpiConfig::new(25_000_000));
         NOW_NS.set(port.time.now());
-        Rig { model, port, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
+        Rig { model, port, stack: timed::on(Erased::new(host), Config::DEFAULT) }
     }
 
     fn drive<F: Future>(&self, future: F) -> F::Output {

@@ -19,9 +19,10 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Stream;
 use timed::TURNS_MAX;
 pub use timed::blocks as buffer;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 
-pub type Stack = mmcq::task::Stack<(OneThread, Spi<Wire>), 16>;
+pub type Stack = timed::On<Erased<{ constants::<Spi<Wire>>() }>>;
 
 /// A port that moves bytes by DMA: an exchange takes the time of its bytes, and its end interrupts.
 pub struct Wire {
@@ -101,7 +102,7 @@ impl Rig {
         let memory = Box::leak(Box::new(SpiMemory::new()));
         let host = Spi::new(wire, memory, SpiConfig::new(hz));
         NOW_NS.set(line.time.now());
-        Rig { line, interrupt, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
+        Rig { line, interrupt, stack: timed::on(Erased::new(host), Config::DEFAULT) }
     }
 
     pub fn turn(&self) -> Result<(), String> {

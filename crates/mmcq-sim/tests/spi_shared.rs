@@ -18,7 +18,8 @@ use mmcq_sim::spi::{Habits, SpiLine, SpiSlot};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Stream;
 use timed::blocks as buffer;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::erased::{Erased, constants};
+use timed::one_thread::NOW_NS;
 
 /// The bytes that the other device saw while its chip select was low, and how often it was
 /// selected.
@@ -107,7 +108,7 @@ type Bus = RefCell<Wires>;
 type Select = Pin<Box<dyn FnMut(bool)>>;
 type Clock = fn(&mut Wires, u32);
 type Port = SharedHalPort<&'static Bus, Select, Clock>;
-type Stack = mmcq::task::Stack<(OneThread, Spi<Port>), 8>;
+type Stack = timed::On<Erased<{ constants::<Spi<Port>>() }>>;
 
 struct Rig {
     line: SpiLine,
@@ -131,7 +132,7 @@ impl Rig {
         NOW_NS.set(line.time.now());
         let memory = Box::leak(Box::new(SpiMemory::new()));
         let host = Spi::new(port, memory, SpiConfig::new(CARD_HZ));
-        Rig { line, bus, other, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
+        Rig { line, bus, other, stack: timed::on(Erased::new(host), Config::DEFAULT) }
     }
 
     /// Runs one turn of the program's loop, which takes 1 us.

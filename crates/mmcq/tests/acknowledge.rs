@@ -2,6 +2,7 @@
 //! ([`Acknowledge::Transferred`]): the time that they gain, and the promises that still hold for
 //! flushes, barriers and durable writes.
 
+use crate::erased::{Erased, constants};
 use crate::{closed, support};
 use closed::Closed;
 use mmcq::engine::{Acknowledge, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
@@ -17,7 +18,7 @@ const UNSEEN: [BusyDetect; 2] = [BusyDetect::Level, BusyDetect::Status];
 
 struct Bench<P: Profile = Fifo> {
     world: Rc<RefCell<World>>,
-    engine: Engine<Closed, 8, P>,
+    engine: Engine<Erased<{ constants::<Closed>() }>, 16, P>,
     now_ns: u64,
 }
 
@@ -30,7 +31,7 @@ fn with<P: Profile>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Be
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 3);
     world.borrow_mut().caps.max_blocks = 64;
     let config = Config::DEFAULT.acknowledge(acknowledge);
-    let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
+    let mut engine = Engine::with_policy(Erased::new(Closed(TestHost::new(&world))), config, policy);
     engine.set_card_params(Some(target(BLOCKS)));
     Bench { world, engine, now_ns: 0 }
 }
@@ -227,7 +228,7 @@ fn a_flush_waits_for_the_card_and_for_its_status() {
         assert_eq!(bench.result(first), Some(Ok(4096)));
         assert_eq!(bench.flush(), Ok(0));
         assert_eq!(bench.commands().last(), Some(&13), "{busy:?}: {:?}", bench.commands());
-        assert!(!bench.engine.host().0.dat0_busy(), "{busy:?}: the card still programs");
+        assert!(!bench.engine.host().dat0_busy(), "{busy:?}: the card still programs");
     }
 }
 

@@ -10,6 +10,8 @@ mod bench;
 mod closed;
 #[path = "support/equipped.rs"]
 mod equipped;
+#[path = "support/erased.rs"]
+mod erased;
 #[path = "support/fuzz.rs"]
 mod fuzz;
 #[allow(dead_code, reason = "the laboratory looks for circles")]

@@ -1,6 +1,7 @@
 //! Tests of requests that no client waits for any more. A request that was not sent is never sent,
 //! a request that was sent ends by itself, and each buffer comes back exactly one time.
 
+use crate::erased::Scheduled;
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Handshake, Kind, Request, SlotId};
 use mmcq::host::{Cause, Stage};
@@ -12,9 +13,9 @@ use support::{TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 1024;
 
-struct Bench<P: Policy = Fifo> {
+struct Bench<P: Policy = Fifo, const N: usize = 4> {
     world: Rc<RefCell<World>>,
-    e: Engine<TestHost, 4, P>,
+    e: Engine<TestHost, N, P>,
     now: u64,
 }
 
@@ -22,7 +23,7 @@ fn bench() -> Bench {
     Bench::new(Config::DEFAULT, Fifo)
 }
 
-impl<P: Policy> Bench<P> {
+impl<P: Policy, const N: usize> Bench<P, N> {
     fn new(config: Config, policy: P) -> Self {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps.max_bytes = 8 * 512;
@@ -221,7 +222,7 @@ fn an_old_name_reaches_no_request() {
 
 #[test]
 fn its_place_among_those_mapped_ahead_is_free_again() {
-    let mut b = Bench::new(Config::DEFAULT.prepared(2), Fifo);
+    let mut b: Bench = Bench::new(Config::DEFAULT.prepared(2), Fifo);
     b.read(0, 8);
     let second = b.read(100, 8);
     b.read(200, 8);
@@ -260,13 +261,13 @@ impl Policy for Tally {
 
 #[test]
 fn a_policy_is_told() {
-    let mut b = Bench::new(Config::DEFAULT, Tally::default());
+    let mut b = Bench::<_, 8>::new(Config::DEFAULT, Scheduled::new(Tally::default()));
     b.read(0, 8);
     let second = b.read(100, 8);
     b.read(200, 8);
-    assert_eq!(b.e.policy().waiting, [100, 200]);
+    assert_eq!(b.e.policy().get::<Tally>().waiting, [100, 200]);
     b.e.cancel(second);
-    assert_eq!(b.e.policy().waiting, [200]);
+    assert_eq!(b.e.policy().get::<Tally>().waiting, [200]);
 }
 
 #[test]

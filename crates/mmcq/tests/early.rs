@@ -1,6 +1,7 @@
 //! Tests of the R1 of a running transfer, which settles the writes before it: they are complete
 //! while the data of that transfer are still under way, and each late error goes to one request.
 
+use crate::erased::{Erased, constants};
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{
@@ -42,7 +43,7 @@ unsafe impl Host for Shows {
 
 struct Bench {
     world: Rc<RefCell<World>>,
-    engine: Engine<Shows, 8>,
+    engine: Engine<Erased<{ constants::<Shows>() }>, 8>,
     now_ns: u64,
 }
 
@@ -50,7 +51,7 @@ impl Bench {
     fn new(answered: bool) -> Bench {
         let world = World::new(BLOCKS);
         let host = Shows { host: TestHost::new(&world), answered, only_answer: false };
-        let mut engine = Engine::new(host, Config::DEFAULT);
+        let mut engine = Engine::new(Erased::new(host), Config::DEFAULT);
         engine.set_card_params(Some(target(BLOCKS)));
         Bench { world, engine, now_ns: 0 }
     }
@@ -72,7 +73,7 @@ impl Bench {
     /// phase.
     fn answers(&mut self) {
         // SAFETY: only the test's own settings are written.
-        let host = unsafe { self.engine.host_mut() };
+        let host = unsafe { self.engine.host_mut() }.get_mut::<Shows>();
         (host.answered, host.only_answer) = (true, true);
         self.interrupt();
     }

@@ -1,6 +1,7 @@
 //! Tests of the engine: order, merging, one request for each error, deadlines, and that nothing is
 //! lost.
 
+use crate::erased::Scheduled;
 use crate::{fuzz, support};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
@@ -47,7 +48,7 @@ fn run<const N: usize>(engine: &mut TestEngine<N>, mut now: u64) -> u64 {
 #[test]
 fn contiguous_requests_become_one_transfer() {
     let world = World::new(BLOCKS);
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     e.submit(read(100, 1), 0).unwrap();
     // These requests wait behind the first one. They are not in ascending order on purpose.
     let ids: Vec<SlotId> = [(16, 8), (8, 8), (24, 8), (60, 4), (32, 8)]
@@ -65,7 +66,7 @@ fn contiguous_requests_become_one_transfer() {
 #[test]
 fn a_barrier_is_not_passed() {
     let world = World::new(BLOCKS);
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     e.submit(write(0, 8, 1), 0).unwrap();
     e.submit(write(8, 8, 2), 0).unwrap();
     e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 0).unwrap();
@@ -79,7 +80,7 @@ fn a_barrier_is_not_passed() {
 #[test]
 fn a_failed_merge_fails_only_its_owner() {
     let world = World::new(BLOCKS);
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     e.submit(read(200, 1), 0).unwrap();
     let ids: Vec<SlotId> = (0..6).map(|i| e.submit(read(8 * i, 8), 0).unwrap()).collect();
     world.borrow_mut().bad.insert(19, Cause::Crc);
@@ -248,7 +249,7 @@ fn the_finished_requests_are_those_that_can_be_taken() {
 #[test]
 fn removal_ends_everything() {
     let world = World::new(BLOCKS);
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     let ids: Vec<_> = (0..5).map(|i| e.submit(write(16 * i, 8, 1), 0).unwrap()).collect();
     world.borrow_mut().remove();
     run(&mut e, 0);
@@ -262,7 +263,7 @@ fn removal_ends_everything() {
 #[test]
 fn bad_requests_come_back_whole() {
     let world = World::new(BLOCKS);
-    let mut e = engine::<2>(&world);
+    let mut e = engine::<4>(&world);
     let (error, request) = e.submit(read(BLOCKS - 1, 2), 0).unwrap_err();
     assert_eq!(error, Error::OutOfRange { lba: BLOCKS - 1, sectors: BLOCKS });
     assert_eq!(request.buf.len_bytes(), 1024);
@@ -278,8 +279,9 @@ fn bad_requests_come_back_whole() {
     assert!(e.submit(read(BLOCKS, 1), 0).unwrap_err().0.to_string().contains("is outside the card's"));
     let short = Request::new(Kind::Read { lba: 0, blocks: 2 }, buffer(1, 0));
     assert_eq!(e.submit(short, 0).unwrap_err().0, Error::Buffer { needed: 1024, given: 512 });
-    e.submit(read(0, 1), 0).unwrap();
-    e.submit(read(9, 1), 0).unwrap();
+    for lba in [0, 9, 18, 27] {
+        e.submit(read(lba, 1), 0).unwrap();
+    }
     assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::Full);
 }
 
@@ -315,7 +317,7 @@ fn order_and_data_hold_for_random_loads() {
         world.borrow_mut().caps.max_blocks = u.int_in_range(1..=20)?;
         let most = world.borrow().caps.max_blocks.min(world.borrow().caps.max_bytes / 512);
         let pieces = |blocks: u32| u64::from(blocks.div_ceil(most));
-        let mut e = engine::<8>(&world);
+        let mut e = engine::<16>(&world);
         let mut model = vec![0u8; BLOCKS as usize * 512];
         struct Pending {
             id: SlotId,
@@ -405,8 +407,9 @@ impl Policy for Whim {
 fn whatever_the_policy_says_data_are_right_and_no_request_is_lost() {
     fuzz::fuzz("whatever_the_policy_says_data_are_right_and_no_request_is_lost", 200, |u| {
         let world = World::new(BLOCKS);
-        let mut e: Engine<TestHost, 8, Whim> =
-            Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Whim(u.arbitrary()?));
+        let whim = Scheduled::new(Whim(u.arbitrary()?));
+        let mut e: Engine<TestHost, 8, Scheduled> =
+            Engine::with_policy(TestHost::new(&world), Config::DEFAULT, whim);
         e.set_card_params(Some(target(BLOCKS)));
         let mut model = vec![0u8; BLOCKS as usize * 512];
         let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
@@ -463,7 +466,7 @@ fn whatever_the_policy_says_data_are_right_and_no_request_is_lost() {
 fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     let world = World::new(BLOCKS);
     let config = Config::DEFAULT.fair_blocks(16);
-    let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), config);
+    let mut e: Engine<TestHost, 16> = Engine::new(TestHost::new(&world), config);
     e.set_card_params(Some(target(BLOCKS)));
     e.submit(read(200, 1), 0).unwrap();
     e.submit(read(0, 8), 0).unwrap();
@@ -494,8 +497,8 @@ impl Policy for Waits {
 #[test]
 fn idling_for_a_client_does_not_keep_his_result_from_him() {
     let world = World::new(BLOCKS);
-    let mut e: Engine<TestHost, 8, Waits> =
-        Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Waits);
+    let mut e: Engine<TestHost, 8, Scheduled> =
+        Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Scheduled::new(Waits));
     e.set_card_params(Some(target(BLOCKS)));
     let own = e.submit(write(0, 8, 1), 0).unwrap();
     e.submit(read(100, 8).from(mmcq::sched::Origin { client: 1, sync: true }), 0).unwrap();

@@ -2,16 +2,18 @@
 //! same times, results, data, counters and deadlines. One engine takes the fast path wherever it
 //! can, a second engine never takes it, and both get the same events.
 
+use crate::erased::Erased;
 use crate::{fuzz, support};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::{
-    Acknowledge, Completion, Config, DmaBuf, Engine, Kind, PollOutcome, Request, SlotId, StaysOpen,
+    Acknowledge, Completion, Config, DmaBuf, Engine, Error, Kind, Output, PollOutcome, RecoveryEvent,
+    Request, SlotId, Span, Stats, StaysOpen,
 };
 use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage,
     StartError, Step,
 };
-use mmcq::sched::{Any, Deadline, Fifo, Origin, Profile, Single, Whole, deadline::DeadlineConfig};
+use mmcq::sched::{Any, Deadline, Fifo, Holds, Origin, Profile, Single, Whole, deadline::DeadlineConfig};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,9 +40,9 @@ impl Profile for GeneralPath {
     }
 }
 
-/// The tests' host, which by its type may continue an open transfer (`MAY_CONTINUE`). It records the
-/// phases, and refuses some starts.
-struct Closed<const MAY_CONTINUE: bool> {
+/// The tests' host, which by its type may continue an open transfer (`CONSTANTS` is [`OPEN`]) or
+/// never does ([`SHUT`]). It records the phases, and refuses some starts.
+struct Closed<const CONSTANTS: u16> {
     host: TestHost,
     /// Number of phases that the fast path has started.
     fast: u32,
@@ -50,10 +52,14 @@ struct Closed<const MAY_CONTINUE: bool> {
     answered: bool,
 }
 
+/// The constants of both hosts, which the compiler checks.
+const SHUT: u16 = 0x10;
+const OPEN: u16 = SHUT | 1;
+
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
 
-unsafe impl<const MAY_CONTINUE: bool> Host for Closed<MAY_CONTINUE> {
-    const CONTINUES: bool = MAY_CONTINUE;
+unsafe impl<const CONSTANTS: u16> Host for Closed<CONSTANTS> {
+    const CONTINUES: bool = CONSTANTS == OPEN;
     const ALWAYS_CONTINUES: bool = false;
     const EARLY_R1: bool = true;
 
@@ -81,18 +87,34 @@ unsafe impl<const MAY_CONTINUE: bool> Host for Closed<MAY_CONTINUE> {
     }
 }
 
-struct Side<P: Profile, const MAY_CONTINUE: bool> {
+struct Side<P: Profile, const CONSTANTS: u16> {
     world: Rc<RefCell<World>>,
-    engine: Engine<Closed<MAY_CONTINUE>, SLOTS, P>,
+    engine: Engine<Erased<CONSTANTS>, SLOTS, P>,
 }
 
 /// The visible result of one event.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Submitted(Result<usize, String>),
-    PollOutcome(String),
-    Done(Option<String>),
+    PollOutcome(PollOutcome),
+    Done(Option<(Result<Output, Error>, u32, Vec<u8>)>),
+    Back(Option<Vec<u8>>),
     Nothing,
+}
+
+/// What is visible of an engine from outside.
+#[derive(Debug, PartialEq)]
+struct Looks {
+    stats: Stats,
+    holds: Holds,
+    held_until_ns: Option<u64>,
+    next_deadline_ns: Option<u64>,
+    last_phase: Option<Span>,
+    awaited: Option<Phase>,
+    slots_in_use: usize,
+    mapped: usize,
+    is_idle: bool,
+    incidents: Vec<RecoveryEvent>,
 }
 
 /// An event for an engine.
@@ -114,20 +136,23 @@ enum Turn {
     Again,
 }
 
-impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
+impl<P: Profile, const CONSTANTS: u16> Side<P, CONSTANTS> {
     fn new(caps: Caps, policy: P, config: Config, protected: bool, busy_polls: u32) -> Self {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps = caps;
         world.borrow_mut().busy_polls = busy_polls;
         let (host, started) = (TestHost::new(&world), Vec::new());
-        let host = Closed { host, fast: 0, started, refuse: 0, answered: false };
-        let mut engine = Engine::with_policy(host, config, policy);
+        let host = Closed::<CONSTANTS> { host, fast: 0, started, refuse: 0, answered: false };
+        let mut engine = Engine::with_policy(Erased::new(host), config, policy);
         engine.set_card_params(Some(target(BLOCKS).protected(protected)));
         Side { world, engine }
     }
 
+    fn host(&self) -> &Closed<CONSTANTS> {
+        self.engine.host().get()
+    }
+
     fn happens(&mut self, step: Turn, ids: &[Option<SlotId>; SLOTS], now: u64) -> (Seen, Option<SlotId>) {
-        let tell = |work: PollOutcome| Seen::PollOutcome(format!("{work:?}"));
         let seen = match step {
             Turn::Submit { kind, client, fill, durable, short } => {
                 let blocks = match kind {
@@ -142,13 +167,13 @@ impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
                     Err((error, _)) => (Seen::Submitted(Err(format!("{error:?}"))), None),
                 };
             }
-            Turn::Interrupt => tell(self.engine.on_irq(now)),
-            Turn::Poll | Turn::Deadline => tell(self.engine.poll(now)),
+            Turn::Interrupt => Seen::PollOutcome(self.engine.on_irq(now)),
+            Turn::Poll | Turn::Deadline => Seen::PollOutcome(self.engine.poll(now)),
             Turn::Take(at) => {
                 let done = ids[at].and_then(|id| self.engine.take(id));
-                Seen::Done(done.map(|Completion { result, done_bytes, buf, .. }| {
-                    format!("{result:?} {done_bytes} {:?}", &buf[..])
-                }))
+                Seen::Done(
+                    done.map(|Completion { result, done_bytes, buf, .. }| (result, done_bytes, buf.to_vec())),
+                )
             }
             Turn::Abandon(at) => {
                 if let Some(id) = ids[at] {
@@ -158,7 +183,7 @@ impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
             }
             Turn::TakeBack(at) => {
                 let buf = ids[at].and_then(|id| self.engine.take_back(id));
-                Seen::Done(buf.map(|buf| format!("{:?}", &buf[..])))
+                Seen::Back(buf.map(|buf| buf.to_vec()))
             }
             Turn::Fault { cause, stage, executed } => {
                 let mut world = self.world.borrow_mut();
@@ -176,12 +201,12 @@ impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
             }
             Turn::Refuse(times) => {
                 // SAFETY: only the test's own setting is written.
-                unsafe { self.engine.host_mut() }.refuse = times;
+                unsafe { self.engine.host_mut() }.get_mut::<Closed<CONSTANTS>>().refuse = times;
                 Seen::Nothing
             }
             Turn::Answered(answered) => {
                 // SAFETY: only the test's own setting is written.
-                unsafe { self.engine.host_mut() }.answered = answered;
+                unsafe { self.engine.host_mut() }.get_mut::<Closed<CONSTANTS>>().answered = answered;
                 Seen::Nothing
             }
             Turn::Halt(true) => {
@@ -200,33 +225,31 @@ impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
         (seen, None)
     }
 
-    /// Returns as text what is visible of the engine from outside, and the content of the card.
-    fn looks(&self) -> String {
-        let world = self.world.borrow();
-        let steps: Vec<_> = self.engine.incidents().collect();
-        format!(
-            "{:?} {:?} {:?} {:?} {:?} {:?} in use {} mapped {} idle {} {steps:?}",
-            self.engine.stats(),
-            self.engine.holds(),
-            self.engine.held_until_ns(),
-            self.engine.next_deadline_ns(),
-            self.engine.last_phase(),
-            self.engine.awaited(),
-            self.engine.slots_in_use(),
-            world.mapped(),
-            self.engine.is_idle(),
-        )
+    fn looks(&self) -> Looks {
+        Looks {
+            stats: *self.engine.stats(),
+            holds: self.engine.holds(),
+            held_until_ns: self.engine.held_until_ns(),
+            next_deadline_ns: self.engine.next_deadline_ns(),
+            last_phase: self.engine.last_phase(),
+            awaited: self.engine.awaited().copied(),
+            slots_in_use: self.engine.slots_in_use(),
+            mapped: self.world.borrow().mapped(),
+            is_idle: self.engine.is_idle(),
+            incidents: self.engine.incidents().collect(),
+        }
     }
 }
 
 /// Passes random events to an engine with this scheduler and to one without the fast path, and
 /// compares them. Returns how many phases the first engine started by the fast path, and how many
 /// transfers it continued. `wide`: also with streams and every kind of busy.
-fn same<P: Profile, const MAY_CONTINUE: bool>(
+fn same<P: Profile, const CONSTANTS: u16>(
     u: &mut Unstructured<'_>,
     policy: P,
     wide: bool,
 ) -> Result<[u32; 2]> {
+    let may_continue = CONSTANTS == OPEN;
     let mut caps = support::caps();
     caps.auto_count = u.arbitrary()?;
     caps.auto_stop = u.ratio(3, 4)?;
@@ -235,7 +258,7 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
     caps.max_bytes = 512 * u.int_in_range(8..=64)?;
     let busy = [BusyDetect::Interrupt, BusyDetect::Interrupt, BusyDetect::Status, BusyDetect::Level];
     caps.busy = *u.choose(&busy[..if wide { 4 } else { 3 }])?;
-    if MAY_CONTINUE {
+    if may_continue {
         (caps.continue_data, caps.open_until_stopped) = (u.ratio(3, 4)?, u.arbitrary()?);
     }
     let mut config = Config::DEFAULT;
@@ -244,17 +267,17 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
         config.prepared = u.int_in_range(1..=9)?;
         config.acknowledge = *u.choose(&[Acknowledge::Programmed, Acknowledge::Transferred])?;
     }
-    if MAY_CONTINUE {
+    if may_continue {
         config.stays_open = *u.choose(&[StaysOpen::WherePays, StaysOpen::Always, StaysOpen::Never])?;
         config.hold_ns = *u.choose(&[config.hold_ns, 300_000])?;
     }
     let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
-    let mut one = Side::<P, MAY_CONTINUE>::new(caps, policy, config, protected, busy_polls);
-    let mut other = Side::<_, MAY_CONTINUE>::new(caps, GeneralPath(Fifo), config, protected, busy_polls);
+    let mut one = Side::<P, CONSTANTS>::new(caps, policy, config, protected, busy_polls);
+    let mut other = Side::<_, CONSTANTS>::new(caps, GeneralPath(Fifo), config, protected, busy_polls);
     // Clients that read or write on and on.
-    let share = if MAY_CONTINUE { 2 } else { 1 };
+    let share = if may_continue { 2 } else { 1 };
     let (streams, mut next) = (wide && u.ratio(share, 3)?, [0, BLOCKS / 2]);
-    let clients = if MAY_CONTINUE && u.arbitrary()? { 1 } else { next.len() };
+    let clients = if may_continue && u.arbitrary()? { 1 } else { next.len() };
     let mut ids = [None; SLOTS];
     let mut now = 1_000;
     for turn in 0..u.int_in_range(1..=80)? {
@@ -314,24 +337,24 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
         }
         assert_eq!(one.looks(), other.looks(), "after {step:?} in turn {turn}");
     }
-    assert_eq!(one.engine.host().started, other.engine.host().started);
+    assert_eq!(one.host().started, other.host().started);
     assert_eq!(one.world.borrow().medium, other.world.borrow().medium);
-    assert_eq!(other.engine.host().fast, 0);
-    Ok([one.engine.host().fast, one.engine.stats().continued as u32])
+    assert_eq!(other.host().fast, 0);
+    Ok([one.host().fast, one.engine.stats().continued as u32])
 }
 
 #[test]
 fn both_paths_are_the_same() {
     // Input that has found an error: five slots were in use and the last waiting request was
     // already sent, but the fast path did not read the early R1.
-    let fifo = |u: &mut Unstructured<'_>| same::<_, false>(u, Fifo, false).map(|_| ());
+    let fifo = |u: &mut Unstructured<'_>| same::<_, SHUT>(u, Fifo, false).map(|_| ());
     arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();
     // Input that has found an error: in the middle of a transfer without CMD23, the card got new
     // parameters with CMD23.
     arbtest::arbtest(fifo).seed(0x9c49_3246_0000_1000).run();
     let mut fast = 0;
     fuzz::fuzz("both_paths_are_the_same", 4_000, |u| {
-        fast += same::<_, false>(u, Fifo, true)?[0];
+        fast += same::<_, SHUT>(u, Fifo, true)?[0];
         Ok(())
     });
     assert!(fast > 4_000, "the fast path was taken {fast} times");
@@ -343,8 +366,8 @@ fn both_paths_are_the_same() {
 fn what_is_known_late_leads_to_the_same_path() {
     let (mut fast, mut continued) = ([0; 2], 0);
     fuzz::fuzz("what_is_known_late_leads_to_the_same_path", 2_000, |u| {
-        fast[0] += same::<_, false>(u, Any::<8>::Fifo(Fifo), true)?[0];
-        let [phases, on] = same::<_, true>(u, Fifo, true)?;
+        fast[0] += same::<_, SHUT>(u, Any::<8>::Fifo(Fifo), true)?[0];
+        let [phases, on] = same::<_, OPEN>(u, Fifo, true)?;
         (fast[1], continued) = (fast[1] + phases, continued + on);
         Ok(())
     });
@@ -354,15 +377,15 @@ fn what_is_known_late_leads_to_the_same_path() {
 
 /// Returns how many phases the fast path has started for a first and for a second read; `between`
 /// is called between the two reads.
-fn fast_reads<P: Profile, const MAY_CONTINUE: bool>(
+fn fast_reads<P: Profile, const CONSTANTS: u16>(
     caps: Caps,
     policy: P,
     between: impl FnOnce(&mut P::Policy),
 ) -> [u32; 2] {
-    let mut side = Side::<P, MAY_CONTINUE>::new(caps, policy, Config::DEFAULT, false, 0);
+    let mut side = Side::<P, CONSTANTS>::new(caps, policy, Config::DEFAULT, false, 0);
     let (mut between, mut now) = (Some(between), 1_000);
     [0, 64].map(|lba| {
-        let before = side.engine.host().fast;
+        let before = side.host().fast;
         let read = Request::new(Kind::Read { lba, blocks: 4 }, buffer(4, 0));
         let id = side.engine.submit(read, now).map_err(|(error, _)| error).unwrap();
         for _ in 0..20 {
@@ -374,24 +397,24 @@ fn fast_reads<P: Profile, const MAY_CONTINUE: bool>(
         if let Some(between) = between.take() {
             between(side.engine.policy_mut());
         }
-        side.engine.host().fast - before
+        side.host().fast - before
     })
 }
 
 #[test]
 fn a_scheduler_that_must_be_told_keeps_the_general_path() {
     let (caps, deadline) = (support::caps(), Deadline::new(DeadlineConfig::DEFAULT));
-    assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |_| ()), [1, 1]);
-    assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Deadline(deadline), |_| ()), [0, 0]);
+    assert_eq!(fast_reads::<_, SHUT>(caps, Any::<8>::Fifo(Fifo), |_| ()), [1, 1]);
+    assert_eq!(fast_reads::<_, SHUT>(caps, Any::<8>::Deadline(deadline), |_| ()), [0, 0]);
     // The scheduler is exchanged for another one between the two reads.
     assert_eq!(
-        fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |any| *any = Any::Deadline(deadline)),
+        fast_reads::<_, SHUT>(caps, Any::<8>::Fifo(Fifo), |any| *any = Any::Deadline(deadline)),
         [1, 0]
     );
-    assert_eq!(fast_reads::<_, true>(caps, Fifo, |_| ()), [1, 1]);
+    assert_eq!(fast_reads::<_, OPEN>(caps, Fifo, |_| ()), [1, 1]);
     let mut continues = caps;
     continues.continue_data = true;
-    assert_eq!(fast_reads::<_, true>(continues, Fifo, |_| ()), [1, 1]);
+    assert_eq!(fast_reads::<_, OPEN>(continues, Fifo, |_| ()), [1, 1]);
 }
 
 /// Tests a CMD23 that fails twice: on both paths it is not sent any more, and the controller ends
@@ -400,8 +423,8 @@ fn a_scheduler_that_must_be_told_keeps_the_general_path() {
 fn a_count_that_fails_is_given_up_on_both_paths() {
     let mut caps = support::caps();
     (caps.auto_count, caps.auto_stop, caps.busy) = (true, true, BusyDetect::Interrupt);
-    let mut one = Side::<_, false>::new(caps, Fifo, Config::DEFAULT, false, 0);
-    let mut other = Side::<_, false>::new(caps, GeneralPath(Fifo), Config::DEFAULT, false, 0);
+    let mut one = Side::<_, SHUT>::new(caps, Fifo, Config::DEFAULT, false, 0);
+    let mut other = Side::<_, SHUT>::new(caps, GeneralPath(Fifo), Config::DEFAULT, false, 0);
     for world in [&one.world, &other.world] {
         // Each try is followed by a CMD13.
         for nth in [1, 3] {
@@ -432,8 +455,8 @@ fn a_count_that_fails_is_given_up_on_both_paths() {
         data.map(|(phase, ..)| phase.auto).collect::<Vec<_>>()
     };
     let expected = [Auto::Count(4), Auto::Count(4), Auto::Stop, Auto::Stop, Auto::Stop, Auto::Stop];
-    assert_eq!(ends(&other.engine.host().started), expected);
-    assert_eq!(ends(&one.engine.host().started), expected);
+    assert_eq!(ends(&other.host().started), expected);
+    assert_eq!(ends(&one.host().started), expected);
 }
 
 /// Tests that both paths learn the pauses of streams alike. Two clients write without end, four
@@ -445,8 +468,8 @@ fn what_a_stream_needs_to_come_back_is_learned_alike() {
     const EACH: u64 = 4;
     let mut caps = support::caps();
     (caps.auto_stop, caps.busy) = (true, BusyDetect::Level);
-    let mut one = Side::<_, false>::new(caps, Fifo, Config::DEFAULT, false, 2);
-    let mut other = Side::<_, false>::new(caps, GeneralPath(Fifo), Config::DEFAULT, false, 2);
+    let mut one = Side::<_, SHUT>::new(caps, Fifo, Config::DEFAULT, false, 2);
+    let mut other = Side::<_, SHUT>::new(caps, GeneralPath(Fifo), Config::DEFAULT, false, 2);
     let (mut ids, mut owners, mut next) = ([None; SLOTS], [0; SLOTS], [0, BLOCKS / 2]);
     // When requests come, and of whom; when the transfer in progress is over.
     let mut coming: Vec<(u64, usize)> = (0..EACH).flat_map(|n| [(n, 0), (10 + n, 1)]).collect();

@@ -17,7 +17,7 @@ use support::{TestHost, World, buffer, target, write};
 const BLOCKS: u64 = 64;
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
 
-type TestEngine = Engine<TestHost, 8>;
+type TestEngine = Engine<TestHost, 16>;
 
 fn engine(world: &Rc<RefCell<World>>, quirks: Quirks) -> TestEngine {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);

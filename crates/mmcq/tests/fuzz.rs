@@ -1,6 +1,7 @@
 //! Tests of every parser with arbitrary bytes, and of the whole stack with an arbitrary card.
 //! `MMCQ_FUZZ_MS` is the time for each test in ms (`check long` gives a minute).
 
+use crate::erased::{Erased, constants};
 use crate::{fuzz, one_thread, support};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::block::BlockDevice;
@@ -154,7 +155,10 @@ unsafe impl Host for Anything {
 /// call that needs more hangs.
 const TURNS_MAX: u32 = 3_000_000;
 
-fn drive<F: Future>(stack: &Stack<(OneThread, Anything), 4>, future: F) -> F::Output {
+fn drive<F: Future>(
+    stack: &Stack<(OneThread, Erased<{ constants::<Anything>() }>), 16>,
+    future: F,
+) -> F::Output {
     let mut future = pin!(future);
     for turn in 0..TURNS_MAX {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -188,7 +192,7 @@ fn hostile(u: &mut Unstructured) -> Result<()> {
         running: None,
         sane: *u.choose(&[0, 128, 240, 255])?,
     };
-    let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+    let stack = Stack::new(OneThread, TIMER, Erased::new(host), Config::DEFAULT);
     NOW_NS.set(0);
     if drive(&stack, card::bring_up(&stack, buffer(1, 0), Options::DEFAULT)).0.is_ok() {
         let device = BlockDevice::new(&stack);

@@ -2,6 +2,7 @@
 //! values at any time. The driver does not panic, its work is bounded, each start has one end, and
 //! no byte outside of the buffers is accessed.
 
+use crate::erased::{Erased, constants};
 use crate::{anything, fuzz, one_thread};
 use anything::{AnyDma, Anything, Memory, Parts, parts};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -50,7 +51,11 @@ fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
 const ACCESSES_MAX: u32 = 20_000;
 
 /// Calls the driver in any order, also with phases that no engine would start.
-fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -> Result<()> {
+fn alone<const CONSTANTS: u16>(
+    mut host: Erased<CONSTANTS>,
+    accesses: &Cell<u32>,
+    u: &mut Unstructured<'_>,
+) -> Result<()> {
     let memory = Memory::default();
     let mut mapped: Vec<(Segment, Direction, DmaBuf)> = Vec::new();
     // SAFETY: the same memory, for the same driver, as long as it is mapped.
@@ -124,6 +129,8 @@ fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -
     Ok(())
 }
 
+type Tested<const CONSTANTS: u16> = Stack<(OneThread, Erased<CONSTANTS>), 16>;
+
 /// Largest number of interrupts and alarms in one call: every wait of the stack is bounded, so a
 /// call that needs more hangs.
 const TURNS_MAX: u32 = 1_000_000;
@@ -131,7 +138,7 @@ const TURNS_MAX: u32 = 1_000_000;
 /// a deadline takes few turns.
 const TURN_NS: u64 = 1_000_000;
 
-fn drive<H: Host, F: Future>(stack: &Stack<(OneThread, H), 4>, future: F) -> F::Output {
+fn drive<const CONSTANTS: u16, F: Future>(stack: &Tested<CONSTANTS>, future: F) -> F::Output {
     let mut future = pin!(future);
     for turn in 0..TURNS_MAX {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -151,10 +158,10 @@ fn drive<H: Host, F: Future>(stack: &Stack<(OneThread, H), 4>, future: F) -> F::
 
 /// Calls bring-up, and then submits requests, whether bring-up has succeeded or not. Returns how
 /// many buffers stay mapped, because no reset has stopped the controller that uses them.
-fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
+fn with_stack<const CONSTANTS: u16>(host: Erased<CONSTANTS>, u: &mut Unstructured<'_>) -> Result<u64> {
     let memory = Memory::default();
     let leaked = {
-        let stack: Stack<(OneThread, H), 4> = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack: Tested<CONSTANTS> = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         NOW_NS.set(0);
         let _ = drive(&stack, card::bring_up(&stack, memory.take(512), Options::DEFAULT));
         let target = CardParams::sd(1, 1 << 20)
@@ -184,13 +191,17 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
 /// type.
 const FAILED_ONCE: [u64; 1] = [0x8750_a021_0000_1000];
 
-fn both<H: Host>(name: &str, make: impl Fn(Anything, AnyDma, &mut Unstructured<'_>) -> Result<Option<H>>) {
+fn both<const CONSTANTS: u16, H: Host + 'static>(
+    name: &str,
+    make: impl Fn(Anything, AnyDma, &mut Unstructured<'_>) -> Result<Option<H>>,
+) {
     let built = Cell::new(0u32);
     let mut one = |u: &mut Unstructured<'_>| {
         let whole: bool = u.arbitrary()?;
         let Parts { regs, dma, accesses } = parts(u)?;
         let open = dma.open.clone();
         let Some(host) = make(regs, dma, u)? else { return Ok(()) };
+        let host = Erased::<CONSTANTS>::new(host);
         built.set(built.get() + 1);
         let before = open.get();
         if whole {
@@ -213,7 +224,7 @@ fn both<H: Host>(name: &str, make: impl Fn(Anything, AnyDma, &mut Unstructured<'
 #[test]
 fn fuzz_sdhci() {
     thread_local!(static TABLES: RefCell<Vec<NonNull<sdhci::Table<17>>>> = const { RefCell::new(Vec::new()) });
-    both("fuzz_sdhci", |regs, dma, u| {
+    both::<{ constants::<sdhci::Sdhci<Anything, AnyDma, 17>>() }, _>("fuzz_sdhci", |regs, dma, u| {
         // One table for all drivers of this thread: there is one at a time.
         let table = TABLES.with_borrow_mut(|tables| {
             if tables.is_empty() {
@@ -246,7 +257,7 @@ fn fuzz_sdhci() {
 #[test]
 fn fuzz_usdhc() {
     thread_local!(static TABLES: RefCell<Vec<NonNull<sdhci::Table<17>>>> = const { RefCell::new(Vec::new()) });
-    both("fuzz_usdhc", |regs, dma, u| {
+    both::<{ constants::<sdhci::Sdhci<Anything, AnyDma, 17>>() }, _>("fuzz_usdhc", |regs, dma, u| {
         let table = TABLES.with_borrow_mut(|tables| {
             if tables.is_empty() {
                 tables.push(NonNull::from(Box::leak(Box::new(sdhci::Table::new()))));
@@ -331,30 +342,39 @@ fn any_mshc<L: mshc::MshcLayout>(
 
 #[test]
 fn fuzz_smhc() {
-    both("fuzz_smhc", any_mshc::<mshc::SmhcLayout>);
+    both::<{ constants::<mshc::Smhc<Built, AnyDma, Phases, 9>>() }, _>(
+        "fuzz_smhc",
+        any_mshc::<mshc::SmhcLayout>,
+    );
 }
 
 #[test]
 fn fuzz_design_ware() {
-    both("fuzz_design_ware", any_mshc::<mshc::DesignWareLayout>);
+    both::<{ constants::<mshc::DesignWare<Built, AnyDma, Phases, 9>>() }, _>(
+        "fuzz_design_ware",
+        any_mshc::<mshc::DesignWareLayout>,
+    );
 }
 
 #[test]
 fn fuzz_open_design_ware() {
     thread_local!(static SCRAPS: RefCell<Vec<NonNull<mshc::Scrap>>> = const { RefCell::new(Vec::new()) });
-    both("fuzz_open_design_ware", |regs, dma, u| {
-        let scrap = SCRAPS.with_borrow_mut(|scraps| {
-            if scraps.is_empty() {
-                scraps.push(NonNull::from(Box::leak(Box::new(mshc::Scrap::new()))));
-            }
-            scraps[0]
-        });
-        let open = mshc::OpenTransfers::NONE.reads(u.arbitrary()?).writes(u.arbitrary()?);
-        let Some(host) = any_mshc::<mshc::DesignWareLayout>(regs, dma, u)? else { return Ok(None) };
-        // SAFETY: leaked, and the driver before has gone.
-        let scrap = unsafe { &mut *scrap.as_ptr() };
-        Ok(mshc::OpenDesignWare::new(host, scrap, open).ok())
-    });
+    both::<{ constants::<mshc::OpenDesignWare<Built, AnyDma, Phases, 9>>() }, _>(
+        "fuzz_open_design_ware",
+        |regs, dma, u| {
+            let scrap = SCRAPS.with_borrow_mut(|scraps| {
+                if scraps.is_empty() {
+                    scraps.push(NonNull::from(Box::leak(Box::new(mshc::Scrap::new()))));
+                }
+                scraps[0]
+            });
+            let open = mshc::OpenTransfers::NONE.reads(u.arbitrary()?).writes(u.arbitrary()?);
+            let Some(host) = any_mshc::<mshc::DesignWareLayout>(regs, dma, u)? else { return Ok(None) };
+            // SAFETY: leaked, and the driver before has gone.
+            let scrap = unsafe { &mut *scrap.as_ptr() };
+            Ok(mshc::OpenDesignWare::new(host, scrap, open).ok())
+        },
+    );
 }
 
 /// Registers with arbitrary values, except those of ST's DMA that keep what is written: the driver
@@ -432,14 +452,20 @@ fn any_stm32_sdmmc<const PIECES: usize>(
 
 #[test]
 fn fuzz_stm32_sdmmc() {
-    both("fuzz_stm32_sdmmc", any_stm32_sdmmc::<1>);
-    both("fuzz_stm32_sdmmc_list", any_stm32_sdmmc::<16>);
+    both::<{ constants::<stm32_sdmmc::Stm32Sdmmc<Holds, AnyDma, AnyBoard, 1>>() }, _>(
+        "fuzz_stm32_sdmmc",
+        any_stm32_sdmmc::<1>,
+    );
+    both::<{ constants::<stm32_sdmmc::Stm32Sdmmc<Holds, AnyDma, AnyBoard, 16>>() }, _>(
+        "fuzz_stm32_sdmmc_list",
+        any_stm32_sdmmc::<16>,
+    );
 }
 
 #[test]
 fn fuzz_rtsx() {
     thread_local!(static BUFFERS: RefCell<Vec<NonNull<rtsx::Buffers>>> = const { RefCell::new(Vec::new()) });
-    both("fuzz_rtsx", |regs, dma, u| {
+    both::<{ constants::<rtsx::Rtsx<Anything, AnyDma>>() }, _>("fuzz_rtsx", |regs, dma, u| {
         let buffers = BUFFERS.with_borrow_mut(|buffers| {
             if buffers.is_empty() {
                 buffers.push(NonNull::from(Box::leak(Box::new(rtsx::Buffers::new()))));
@@ -458,7 +484,7 @@ fn fuzz_rtsx() {
 
 #[test]
 fn fuzz_s3c_sdi() {
-    both("fuzz_s3c_sdi", |regs, dma, u| {
+    both::<{ constants::<s3c_sdi::S3cSdi<Anything, AnyDma>>() }, _>("fuzz_s3c_sdi", |regs, dma, u| {
         let way = if u.arbitrary()? { s3c_sdi::DmaUse::From(64) } else { s3c_sdi::DmaUse::Never };
         let config = s3c_sdi::S3cSdiConfig::new(u.int_in_range(0..=100_000_000)?).dma(way);
         Ok(s3c_sdi::S3cSdi::new(regs, dma, config).ok())
@@ -467,7 +493,7 @@ fn fuzz_s3c_sdi() {
 
 #[test]
 fn fuzz_pl181() {
-    both("fuzz_pl181", |regs, _, u| {
+    both::<{ constants::<pl181::Pl181<Anything>>() }, _>("fuzz_pl181", |regs, _, u| {
         let mut config = pl181::Pl181Config::new(u.int_in_range(0..=100_000_000)?, u.arbitrary()?);
         let any = u.arbitrary()?;
         config.fifo_words = *u.choose(&[None, Some(16), Some(128), Some(any)])?;
@@ -529,7 +555,7 @@ unsafe impl spi::Port for AnyPort {
 #[test]
 fn fuzz_spi() {
     thread_local!(static WIRES: RefCell<Vec<NonNull<spi::SpiMemory>>> = const { RefCell::new(Vec::new()) });
-    both("fuzz_spi", |regs, _, u| {
+    both::<{ constants::<spi::Spi<AnyPort>>() }, _>("fuzz_spi", |regs, _, u| {
         // One memory for all drivers of this thread: there is one at a time.
         let mut wire = WIRES.with_borrow_mut(|wires| {
             if wires.is_empty() {

@@ -9,13 +9,13 @@ use mmcq::host::sdhci::regs::*;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode};
 use mmcq::host::{Auto, BusOp, Data, Direction, Dma, DmaError, Host, Phase, Regs, Segment, Step};
 use mmcq::spec::command::{Command, Resp};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Registers that latch the enabled status bits, as in the standard.
 struct Latched {
-    bytes: RefCell<[u8; 256]>,
+    words: [Cell<u32>; 64],
     latched: Cell<u32>,
     /// Whether the card requests attention (a level).
     asks: Cell<bool>,
@@ -26,7 +26,8 @@ const CAPS: u64 = 0x0000_0007_016e_3281;
 
 impl Latched {
     fn new() -> Rc<Self> {
-        let regs = Latched { bytes: RefCell::new([0; 256]), latched: Cell::new(0), asks: Cell::new(false) };
+        let regs =
+            Latched { words: [const { Cell::new(0) }; 64], latched: Cell::new(0), asks: Cell::new(false) };
         regs.put(VERSION, 2, 2);
         regs.put(CAPABILITIES, 4, CAPS as u32);
         regs.put(CAPABILITIES_2, 4, (CAPS >> 32) as u32);
@@ -35,15 +36,21 @@ impl Latched {
         Rc::new(regs)
     }
 
+    /// Returns the word of a register, the place of the register in it, and its mask.
+    fn place(&self, offset: u16, width: usize) -> (&Cell<u32>, u32, u32) {
+        let (at, shift) = (usize::from(offset / 4), u32::from(offset % 4) * 8);
+        debug_assert_eq!(usize::from(offset) % width, 0);
+        (&self.words[at], shift, u32::MAX >> (32 - 8 * width))
+    }
+
     fn put(&self, offset: u16, width: usize, value: u32) {
-        let at = usize::from(offset);
-        self.bytes.borrow_mut()[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        let (word, shift, mask) = self.place(offset, width);
+        word.set(word.get() & !(mask << shift) | (value & mask) << shift);
     }
 
     fn get(&self, offset: u16, width: usize) -> u32 {
-        let (at, mut value) = (usize::from(offset), [0; 4]);
-        value[..width].copy_from_slice(&self.bytes.borrow()[at..at + width]);
-        u32::from_le_bytes(value)
+        let (word, shift, mask) = self.place(offset, width);
+        word.get() >> shift & mask
     }
 
     fn status(&self) -> u32 {

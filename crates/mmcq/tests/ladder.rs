@@ -173,7 +173,7 @@ fn a_lean_engine_reports_no_success_after_a_lost_status() {
 fn an_error_in_one_piece_of_a_write_is_the_writes() {
     let world = World::new(BLOCKS);
     world.borrow_mut().caps.max_bytes = 8 * 512;
-    let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    let mut e: Engine<TestHost, 16> = Engine::new(TestHost::new(&world), Config::DEFAULT);
     e.set_card_params(Some(target(BLOCKS)));
     let mut b = Bench { world, e, now: 1_000 };
     let id = b.write(0, 32, 1);

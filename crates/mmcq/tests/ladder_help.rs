@@ -2,7 +2,7 @@
 //! promises help and gives none, and the order in which help is asked for.
 
 use crate::{bench, support};
-use bench::{BLOCKS, Bench, MS, bench, kept};
+use bench::{BLOCKS, Bench, MS, SLOTS, bench, kept};
 use mmcq::engine::{DmaBuf, Error, Handshake, Kind, RecoveryStep, Request, ServiceRequest};
 use mmcq::host::{Auto, Cause, Phase, Stage};
 use mmcq::spec::command::{self, Command, Resp};
@@ -38,12 +38,12 @@ fn a_supervisor_that_has_gone_keeps_no_slot() {
             .collect::<Vec<_>>()
     };
     let ids = fill(&mut b);
-    assert_eq!(ids.len(), 7);
+    assert_eq!(ids.len(), SLOTS - 1);
     for id in ids {
         assert!(b.finish(id).result.is_ok());
     }
     let _ = b.e.set_service_waker(None);
-    assert_eq!(fill(&mut b).len(), 8);
+    assert_eq!(fill(&mut b).len(), SLOTS);
 }
 
 /// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the

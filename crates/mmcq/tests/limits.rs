@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 struct Bench {
     world: Rc<RefCell<World>>,
-    e: Engine<TestHost, 8>,
+    e: Engine<TestHost, 16>,
     now: u64,
 }
 

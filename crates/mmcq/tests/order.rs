@@ -1,6 +1,7 @@
 //! Tests of the order of requests: requests with adjacent blocks do not overlap, and the bound
 //! `fair_blocks` limits a merged transfer only if it overtakes another request.
 
+use crate::erased::Scheduled;
 use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};
 use mmcq::sched::{Choice, Fifo, Origin, Policy, Waiting};
@@ -18,9 +19,13 @@ fn write(lba: u64, blocks: u32) -> Request {
 
 /// Returns the transfers of these requests, which are all queued while another transfer is under
 /// way: (first block, blocks) for a read, and a negative first block for a write.
-fn transfers<P: Policy>(config: Config, policy: P, requests: Vec<Request>) -> Vec<(i64, u32)> {
+fn transfers<P: Policy, const N: usize>(
+    config: Config,
+    policy: P,
+    requests: Vec<Request>,
+) -> Vec<(i64, u32)> {
     let world = World::new(BLOCKS);
-    let mut e: Engine<TestHost, 16, P> = Engine::with_policy(TestHost::new(&world), config, policy);
+    let mut e: Engine<TestHost, N, P> = Engine::with_policy(TestHost::new(&world), config, policy);
     e.set_card_params(Some(target(BLOCKS)));
     e.submit(read(500, 1), 0).unwrap();
     for request in requests {
@@ -40,7 +45,7 @@ fn transfers<P: Policy>(config: Config, policy: P, requests: Vec<Request>) -> Ve
 }
 
 fn in_order(requests: Vec<Request>) -> Vec<(i64, u32)> {
-    transfers(Config::DEFAULT, Fifo, requests)
+    transfers::<_, 16>(Config::DEFAULT, Fifo, requests)
 }
 
 /// A scheduler that picks the request that came last.
@@ -53,7 +58,7 @@ impl Policy for Latest {
 }
 
 fn latest(requests: Vec<Request>) -> Vec<(i64, u32)> {
-    transfers(Config::DEFAULT, Latest, requests)
+    transfers::<_, 8>(Config::DEFAULT, Scheduled::new(Latest), requests)
 }
 
 #[test]
@@ -101,16 +106,16 @@ fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
     let config = Config::DEFAULT.fair_blocks(16).merge_blocks(24);
     let run = || (0..4).map(|i| read(8 * i, 8));
     // No request is overtaken: only the limit `merge_blocks` counts.
-    assert_eq!(transfers(config, Fifo, run().collect()), [(0, 24), (24, 8)]);
+    assert_eq!(transfers::<_, 16>(config, Fifo, run().collect()), [(0, 24), (24, 8)]);
     // The last request is not overtaken by those before it.
     let last = run().chain([read(100, 4)]).collect();
-    assert_eq!(transfers(config, Fifo, last), [(0, 24), (24, 8), (100, 4)]);
+    assert_eq!(transfers::<_, 16>(config, Fifo, last), [(0, 24), (24, 8), (100, 4)]);
     // The second request is overtaken by the third.
     let second = run().take(1).chain([read(100, 4)]).chain(run().skip(1)).collect();
-    assert_eq!(transfers(config, Fifo, second), [(0, 16), (100, 4), (16, 16)]);
+    assert_eq!(transfers::<_, 16>(config, Fifo, second), [(0, 16), (100, 4), (16, 16)]);
     // A first request that has the largest size is sent alone.
     let large = vec![read(0, 24), read(24, 8)];
-    assert_eq!(transfers(config, Fifo, large), [(0, 24), (24, 8)]);
+    assert_eq!(transfers::<_, 16>(config, Fifo, large), [(0, 24), (24, 8)]);
 }
 
 /// Tests two requests of different clients that both continue a batch: the request of the batch's

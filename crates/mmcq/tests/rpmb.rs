@@ -17,7 +17,7 @@ use support::{TestHost, World, buffer, target};
 const KEY: Key = Key(*b"0123456789abcdef0123456789abcdef");
 const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
-type Stack = mmcq::task::Stack<(OneThread, TestHost), 8>;
+type Stack = mmcq::task::Stack<(OneThread, TestHost), 4>;
 
 /// A model of the area in the card, and of an attacker on the bus.
 #[derive(Default)]
@@ -181,11 +181,11 @@ impl Rig {
         panic!("the engine does not come to rest");
     }
 
-    fn open(&self) -> Rpmb<'_, (OneThread, TestHost), 8> {
+    fn open(&self) -> Rpmb<'_, (OneThread, TestHost), 4> {
         self.open_with(buffer(40, 0))
     }
 
-    fn open_with(&self, mut buf: DmaBuf) -> Rpmb<'_, (OneThread, TestHost), 8> {
+    fn open_with(&self, mut buf: DmaBuf) -> Rpmb<'_, (OneThread, TestHost), 4> {
         let card = Card {
             family: Family::Emmc(Emmc { revision: 8, cache_bytes: 0, cache_on: false, strength: 0 }),
             cid: [0; 4],

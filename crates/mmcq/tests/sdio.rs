@@ -50,7 +50,7 @@ fn uhs_with_tuning_and_what_is_left_without() {
         let mut world = world.borrow_mut();
         (world.caps.signal18, world.s18a) = (true, true);
     }
-    let (_, card) = brought_up::<2>(&world);
+    let (_, card) = brought_up::<4>(&world);
     assert_eq!((card.timing, card.clock_hz), (Timing::Sdr104, 208_000_000));
     assert_eq!(world.borrow().f0[0x13] & 0x0e, 3 << 1);
     assert_eq!(world.borrow().bus, (Timing::Sdr104, Width::W4, 208_000_000, true));
@@ -58,12 +58,12 @@ fn uhs_with_tuning_and_what_is_left_without() {
     // No sampling point is found, so SDR104 is left out. SDR50 is used without tuning, because the
     // host does not require tuning for it.
     world.borrow_mut().tuning_blocks = None;
-    let (_, card) = brought_up::<2>(&world);
+    let (_, card) = brought_up::<4>(&world);
     assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Sdr50, 2 << 1));
 
     // If the host requires tuning for SDR50, this mode is left out too. DDR50 needs no tuning.
     world.borrow_mut().caps.timings |= Caps::SDR50_TUNED;
-    let (_, card) = brought_up::<2>(&world);
+    let (_, card) = brought_up::<4>(&world);
     assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Ddr50, 4 << 1));
 }
 
@@ -71,12 +71,12 @@ fn uhs_with_tuning_and_what_is_left_without() {
 fn a_low_speed_card_stays_slow_and_narrow() {
     let world = World::new(1);
     world.borrow_mut().f0[8] |= 0x40;
-    let (_, card) = brought_up::<2>(&world);
+    let (_, card) = brought_up::<4>(&world);
     assert_eq!((card.timing, card.width, card.clock_hz), (Timing::Legacy, Width::W1, 400_000));
     // The resistor by which a card on one line is detected stays; on four lines it goes.
     assert!(!card.async_interrupt && world.borrow().f0[7] == 0);
     world.borrow_mut().f0[8] |= 0x80;
-    assert_eq!(brought_up::<2>(&world).1.width, Width::W4);
+    assert_eq!(brought_up::<4>(&world).1.width, Width::W4);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_combo_card_is_as_narrow_as_its_memory() {
 fn no_card_and_cards_of_other_kinds() {
     let world = World::new(1);
     world.borrow_mut().absent = true;
-    let stack = stack::<2>(&world);
+    let stack = stack::<4>(&world);
     let before_ns = NOW_NS.get();
     let (none, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
     assert_eq!(none.unwrap_err(), IoError::Engine(engine::Error::NoCard));
@@ -142,7 +142,7 @@ fn hostile(low_speed: bool, tamper: impl FnOnce(&mut World)) -> (IoError, u64) {
         world.borrow_mut().f0[8] |= 0x40;
     }
     tamper(&mut world.borrow_mut());
-    let stack = stack::<2>(&world);
+    let stack = stack::<4>(&world);
     let before_ns = NOW_NS.get();
     let (result, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
     assert_eq!(stack.with(|engine| engine.slots_in_use()), 0);
@@ -199,12 +199,12 @@ fn tuples_have_as_much_time_as_linux_gives_each_chain() {
     let world = World::new(7);
     world.borrow_mut().f0[8] |= 0x40;
     long_chains(&mut world.borrow_mut());
-    let (_, card) = brought_up::<2>(&world);
+    let (_, card) = brought_up::<4>(&world);
     assert_eq!(card.count(), 7);
     // A slow host: 9 ms for a byte are in time for 900 of them, 20 ms are not.
     for (host_ns, well) in [(9_000_000, true), (20_000_000, false)] {
         world.borrow_mut().host_ns = host_ns;
-        let stack = stack::<2>(&world);
+        let stack = stack::<4>(&world);
         let before_ns = NOW_NS.get();
         let (result, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
         let took_ns = NOW_NS.get() - before_ns;
@@ -222,7 +222,7 @@ fn tuples_have_as_much_time_as_linux_gives_each_chain() {
 fn a_card_whose_last_tuple_has_link_ff_comes_up() {
     let world = World::new(1);
     world.borrow_mut().put(0x2100, &[&function_tuple(512, 10)[..], &[0x80, 0xff]].concat());
-    assert_eq!(brought_up::<2>(&world).1.count(), 1);
+    assert_eq!(brought_up::<4>(&world).1.count(), 1);
 }
 
 #[test]
@@ -230,13 +230,13 @@ fn a_block_is_no_longer_than_the_host_can_move() {
     let world = World::new(2);
     world.borrow_mut().put(0x2200, &function_tuple(2048, 10));
     world.borrow_mut().caps.max_block_bytes = 512;
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let mut function = Function::new(&stack, &card, 2).unwrap();
     let refused = run(&stack, function.set_block_size(1024)).unwrap_err();
     assert_eq!(refused, IoError::BlockSize { function: 2, bytes: 1024, max_bytes: 512 });
     run(&stack, function.set_block_size(512)).unwrap();
     world.borrow_mut().caps.max_block_bytes = 2048;
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let mut function = Function::new(&stack, &card, 2).unwrap();
     run(&stack, function.set_block_size(1024)).unwrap();
 }
@@ -252,7 +252,7 @@ fn long_blocks_of_a_slow_card_have_the_time_that_they_need() {
         world.put(0x2200, &function_tuple(2048, 10));
         (world.caps.max_bytes, world.caps.max_segment_bytes) = (1 << 20, 1 << 20);
     }
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let mut function = Function::new(&stack, &card, 2).unwrap();
     run(&stack, function.enable()).unwrap();
     run(&stack, function.set_block_size(2048)).unwrap();
@@ -267,7 +267,7 @@ fn long_blocks_of_a_slow_card_have_the_time_that_they_need() {
 #[test]
 fn refusals_have_names() {
     let world = World::new(2);
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     assert_eq!(
         Function::new(&stack, &card, 3).err().unwrap(),
         IoError::NoFunction { function: 3, functions: 2 }
@@ -314,7 +314,7 @@ fn a_block_size_that_the_controller_cannot_move_is_refused_and_nothing_is_sent()
     for sizes in [BlockSizes::PowersOfTwo, BlockSizes::PowersOfTwoOrBytes] {
         let world = World::new(2);
         world.borrow_mut().caps.block_sizes = sizes;
-        let (stack, card) = brought_up::<2>(&world);
+        let (stack, card) = brought_up::<4>(&world);
         let mut function = Function::new(&stack, &card, 2).unwrap();
         run(&stack, function.set_block_size(128)).unwrap();
         let sent = world.borrow().log.len();
@@ -339,7 +339,7 @@ fn data_arrive_whole_over_a_controller_of_powers_of_two() {
     // As PL181, whose data the CPU moves.
     world.borrow_mut().caps.block_sizes = BlockSizes::PowersOfTwo;
     world.borrow_mut().caps.align = 1;
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let mut function = Function::new(&stack, &card, 2).unwrap();
     run(&stack, function.enable()).unwrap();
     for block in [0, 4, 128] {
@@ -363,7 +363,7 @@ fn data_arrive_whole_over_a_controller_of_powers_of_two() {
 #[test]
 fn data_arrive_whole_whatever_the_split() {
     let world = World::new(2);
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let mut function = Function::new(&stack, &card, 2).unwrap();
     run(&stack, function.enable()).unwrap();
     for block in [0, 1, 4, 100, 128, 511, 512] {
@@ -392,7 +392,7 @@ fn data_arrive_whole_whatever_the_split() {
 #[test]
 fn a_fault_is_cleaned_up_by_its_owner() {
     let world = World::new(2);
-    let (stack, card) = brought_up::<2>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let function = Function::new(&stack, &card, 2).unwrap();
     run(&stack, function.enable()).unwrap();
     let nth = world.borrow().data_phases + 1;
@@ -446,7 +446,7 @@ fn a_transfer_may_be_dropped_at_every_poll() {
 fn functions_and_memory_share_the_bus() {
     let world = World::new(2);
     world.borrow_mut().medium = Some(vec![0; 4096 * 512]);
-    let (stack, card) = brought_up::<8>(&world);
+    let (stack, card) = brought_up::<4>(&world);
     let function = Function::new(&stack, &card, 2).unwrap();
     run(&stack, function.enable()).unwrap();
     let device = BlockDevice::new(&stack);

@@ -1,6 +1,7 @@
 //! Tests of the card interrupt on controllers without it: the card is polled, and the time between
 //! polls depends on their results.
 
+use crate::erased::{Erased, constants};
 use crate::{io_card, one_thread};
 use io_card::{IoHost, World};
 use mmcq::card::{IoCard, Options, bring_up_io};
@@ -15,8 +16,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-type Stack = mmcq::task::Stack<(OneThread, IoHost<false>), 4>;
-type Irq<'a> = CardInterrupt<'a, (OneThread, IoHost<false>), 4>;
+type Driver = Erased<{ constants::<IoHost<false>>() }>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+type Irq<'a> = CardInterrupt<'a, (OneThread, Driver), 16>;
 
 const MS: u64 = 1_000_000;
 const INT_PENDING: u32 = 5;
@@ -26,8 +28,8 @@ const LONGEST_NS: u64 = Config::DEFAULT.card_irq_looks_ns.1;
 /// Advances the time to the next interrupt or alarm, and handles it. Returns false if neither will
 /// ever come.
 fn step(stack: &Stack) -> bool {
-    let (running_ns, deadline_ns) =
-        stack.with(|engine| (engine.host().unwrap().due().0, engine.next_deadline_ns()));
+    let (running_ns, deadline_ns) = stack
+        .with(|engine| (engine.host().unwrap().get::<IoHost<false>>().due().0, engine.next_deadline_ns()));
     let Some(next_ns) = running_ns.into_iter().chain(deadline_ns).min() else { return false };
     NOW_NS.set(NOW_NS.get().max(next_ns));
     if running_ns.is_some_and(|at_ns| at_ns <= NOW_NS.get()) {
@@ -63,7 +65,7 @@ fn run_until<F: Future>(stack: &Stack, future: F, until_ns: u64) -> bool {
 
 fn brought_up() -> (Rc<RefCell<World>>, Stack, IoCard) {
     let world = World::new(2);
-    let stack = Stack::new(OneThread, TIMER, IoHost::new(&world), Config::DEFAULT);
+    let stack = Stack::new(OneThread, TIMER, Erased::new(IoHost::<false>::new(&world)), Config::DEFAULT);
     let scratch = DmaBuf::from_static(Box::leak(Box::new([0; 512])));
     let card = run(&stack, bring_up_io(&stack, scratch, Options::DEFAULT)).0.unwrap();
     (world, stack, card)

@@ -2,6 +2,7 @@
 //! a late error, and what happens on a host that declares the ability without having it.
 
 use crate::{fuzz, support};
+use arbtest::arbitrary::Unstructured;
 use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Handshake, Kind, Request, SlotId, StaysOpen};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::sched::{Fifo, Lean, Profile};
@@ -121,7 +122,7 @@ fn random_requests_are_never_left_open() {
 #[test]
 fn a_queued_run_is_one_open_transfer() {
     let world = world(true);
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     let mut now = 0;
     // Each read has the largest size of a transfer, so no reads can be merged.
     let ids: Vec<_> = (0..5).map(|i| e.submit(read(i * 16, 16), 0).unwrap()).collect();
@@ -421,7 +422,7 @@ fn a_card_that_goes_after_a_run_into_its_cache_is_told_to_the_supervisor() {
 fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
     let world = world(true);
     world.borrow_mut().refuse_continue = u32::MAX;
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     let mut now = 0;
     let ids: Vec<_> = (0..6).map(|i| e.submit(write(i * 16, 16, i as u8 + 1), 0).unwrap()).collect();
     for id in ids {
@@ -456,7 +457,7 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
 fn a_lean_engine_loses_no_status_by_a_refused_continuation() {
     let world = world(true);
     let config = Config::DEFAULT.stays_open(StaysOpen::Always);
-    let mut e = Engine::<_, 8, _>::with_policy(TestHost::new(&world), config, Lean(Fifo));
+    let mut e = Engine::<_, 16, _>::with_policy(TestHost::new(&world), config, Lean(Fifo));
     e.set_card_params(Some(target(BLOCKS)));
     let mut now = 0;
     one(&mut e, write(0, 8, 1), &mut now).unwrap();
@@ -470,73 +471,76 @@ fn a_lean_engine_loses_no_status_by_a_refused_continuation() {
 /// would refuse: the order on each block and the data are right, and the engine is idle at the end.
 #[test]
 fn data_hold_for_random_mixes() {
-    fuzz::fuzz("data_hold_for_random_mixes", 200, |u| {
-        let world = world(true);
-        world.borrow_mut().caps.busy =
-            *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status, BusyDetect::Response])?;
-        world.borrow_mut().busy_polls = 2;
-        let mut e = engine::<8>(&world);
-        let (mut now, mut fill) = (0, 0u8);
-        let mut expected = vec![0u8; BLOCKS as usize];
-        let mut lba = 0;
-        let mut waiting: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
-        for _ in 0..u.int_in_range(1..=60)? {
-            world.borrow_mut().refuse_continue = u32::from(u.ratio(1, 20)?);
-            let blocks = u.int_in_range(1..=40u32)?;
-            if u.ratio(1, 3)? {
-                lba = u.int_in_range(0..=BLOCKS - 1)?;
-            }
-            lba = lba.min(BLOCKS - u64::from(blocks));
-            let range = lba as usize..lba as usize + blocks as usize;
-            let request = match u.int_in_range(0..=9)? {
-                0 => flush(),
-                1..=5 => read(lba, blocks),
-                _ => {
-                    fill = fill.wrapping_add(1);
-                    write(lba, blocks, fill)
-                }
-            };
-            let kind = request.kind;
-            let Ok(id) = e.submit(request, now) else { continue };
-            match kind {
-                Kind::Read { .. } => waiting.push((id, Some(expected[range].to_vec()))),
-                Kind::Write { .. } => {
-                    expected[range].fill(fill);
-                    waiting.push((id, None));
-                }
-                _ => waiting.push((id, None)),
-            }
-            lba += u64::from(blocks);
-            for _ in 0..u.int_in_range(0..=6)? {
-                now += u.int_in_range(100..=400_000)?;
-                let _ = e.on_irq(now);
-                let _ = e.poll(now);
-            }
-            waiting.retain(|(id, read)| {
-                let Some(completion) = e.take(*id) else { return true };
-                assert!(completion.result.is_ok(), "{:?}", completion.result);
-                if let Some(read) = read {
-                    let got: Vec<u8> = completion.buf.chunks(512).map(|block| block[0]).collect();
-                    assert_eq!(&got, read);
-                }
-                false
-            });
+    fuzz::fuzz("data_hold_for_random_mixes", 200, mixes::<16>);
+    fuzz::fuzz("data_hold_for_random_mixes, with few slots", 200, mixes::<4>);
+}
+
+fn mixes<const N: usize>(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Result<()> {
+    let world = world(true);
+    world.borrow_mut().caps.busy =
+        *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status, BusyDetect::Response])?;
+    world.borrow_mut().busy_polls = 2;
+    let mut e = engine::<N>(&world);
+    let (mut now, mut fill) = (0, 0u8);
+    let mut expected = vec![0u8; BLOCKS as usize];
+    let mut lba = 0;
+    let mut waiting: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+    for _ in 0..u.int_in_range(1..=60)? {
+        world.borrow_mut().refuse_continue = u32::from(u.ratio(1, 20)?);
+        let blocks = u.int_in_range(1..=40u32)?;
+        if u.ratio(1, 3)? {
+            lba = u.int_in_range(0..=BLOCKS - 1)?;
         }
-        world.borrow_mut().refuse_continue = 0;
-        rest(&mut e, &mut now);
-        assert!(world.borrow().open.is_none());
-        let medium = &world.borrow().medium;
-        for (block, &byte) in expected.iter().enumerate() {
-            assert!(medium[block * 512..][..512].iter().all(|&b| b == byte), "block {block}");
+        lba = lba.min(BLOCKS - u64::from(blocks));
+        let range = lba as usize..lba as usize + blocks as usize;
+        let request = match u.int_in_range(0..=9)? {
+            0 => flush(),
+            1..=5 => read(lba, blocks),
+            _ => {
+                fill = fill.wrapping_add(1);
+                write(lba, blocks, fill)
+            }
+        };
+        let kind = request.kind;
+        let Ok(id) = e.submit(request, now) else { continue };
+        match kind {
+            Kind::Read { .. } => waiting.push((id, Some(expected[range].to_vec()))),
+            Kind::Write { .. } => {
+                expected[range].fill(fill);
+                waiting.push((id, None));
+            }
+            _ => waiting.push((id, None)),
         }
-        Ok(())
-    });
+        lba += u64::from(blocks);
+        for _ in 0..u.int_in_range(0..=6)? {
+            now += u.int_in_range(100..=400_000)?;
+            let _ = e.on_irq(now);
+            let _ = e.poll(now);
+        }
+        waiting.retain(|(id, read)| {
+            let Some(completion) = e.take(*id) else { return true };
+            assert!(completion.result.is_ok(), "{:?}", completion.result);
+            if let Some(read) = read {
+                let got: Vec<u8> = completion.buf.chunks(512).map(|block| block[0]).collect();
+                assert_eq!(&got, read);
+            }
+            false
+        });
+    }
+    world.borrow_mut().refuse_continue = 0;
+    rest(&mut e, &mut now);
+    assert!(world.borrow().open.is_none());
+    let medium = &world.borrow().medium;
+    for (block, &byte) in expected.iter().enumerate() {
+        assert!(medium[block * 512..][..512] == [byte; 512], "block {block}");
+    }
+    Ok(())
 }
 
 #[test]
 fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
     let world = world(true);
-    let mut e = engine::<8>(&world);
+    let mut e = engine::<16>(&world);
     let mut now = 0;
     e.submit(read(500, 16), 0).unwrap();
     let first = e.submit(read(0, 16), 0).unwrap();
@@ -558,7 +562,7 @@ fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
 #[test]
 fn an_error_at_the_end_of_a_run_of_reads_is_counted_and_told_to_no_client() {
     let world = world(true);
-    let (mut e, mut now) = held::<8>(&world, false);
+    let (mut e, mut now) = held::<16>(&world, false);
     world.borrow_mut().next_status = R1::CARD_ECC_FAILED;
     rest(&mut e, &mut now);
     assert_eq!((e.stats().unowned, closed(&e, Close::Idle)), (1, 1));

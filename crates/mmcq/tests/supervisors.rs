@@ -2,7 +2,7 @@
 //! supervisor, and no memory is returned too early.
 
 use crate::{bench, support};
-use bench::{BLOCKS, Bench, MS, bench, kept};
+use bench::{BLOCKS, Bench, MS, SLOTS, bench, kept};
 use mmcq::engine::{Error, Handshake, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::spec::command;
@@ -117,18 +117,18 @@ fn what_was_meant_for_a_card_that_went_reaches_no_other() {
 #[test]
 fn a_supervisor_that_finds_all_slots_taken_gets_one() {
     let mut b = bench();
-    let ids: Vec<_> = (0..8).map(|i| b.write(16 * i, 8, 5)).collect();
+    let ids: Vec<_> = (0..SLOTS as u64).map(|i| b.write(16 * i, 8, 5)).collect();
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
     b.fault(1, Cause::Timeout, Stage::Data, false);
     b.world.borrow_mut().stuck_state = Some(0);
     assert_eq!(b.help(), ServiceRequest::Reinit);
     let _ = b.e.poll(b.now);
-    assert_eq!(b.e.take(ids[7]).map(|done| done.result), Some(Err(Error::Full)));
+    assert_eq!(b.e.take(ids[SLOTS - 1]).map(|done| done.result), Some(Err(Error::Full)));
     let spoken = b.submit(register());
     assert!(b.finish(spoken).result.is_ok());
     b.world.borrow_mut().stuck_state = None;
     b.e.service_done(Ok(target(BLOCKS)), b.now);
-    for &id in &ids[..7] {
+    for &id in &ids[..SLOTS - 1] {
         assert!(b.finish(id).result.is_ok());
     }
 }
@@ -140,20 +140,20 @@ fn a_supervisor_that_finds_all_slots_taken_gets_one() {
 fn a_write_that_was_begun_is_not_ended_as_one_that_was_not() {
     for (failed, executed) in [(Cause::Crc, true), (Cause::Timeout, false)] {
         let mut b = bench();
-        let ids: Vec<_> = (0..8).map(|i| b.write(8 * i, 8, 5)).collect();
+        let ids: Vec<_> = (0..SLOTS as u64).map(|i| b.write(8 * i, 8, 5)).collect();
         let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
-        // The first write is sent alone, the other seven in one transfer.
+        // The first write is sent alone, the others in one transfer.
         b.fault(2, failed, Stage::Data, executed);
         b.world.borrow_mut().stuck_state = Some(0);
         assert_eq!(b.help(), ServiceRequest::Reinit, "{:?}", b.commands());
         let _ = b.e.poll(b.now);
-        let ended = b.e.take(ids[7]).expect("the supervisor gets a slot").result;
+        let ended = b.e.take(ids[SLOTS - 1]).expect("the supervisor gets a slot").result;
         assert!(matches!(ended, Err(Error::Host(fault)) if fault.cause == failed), "{ended:?}");
         let spoken = b.submit(register());
         assert!(b.finish(spoken).result.is_ok());
         b.world.borrow_mut().stuck_state = None;
         b.e.service_done(Ok(target(BLOCKS)), b.now);
-        for &id in &ids[..7] {
+        for &id in &ids[..SLOTS - 1] {
             assert!(b.finish(id).result.is_ok());
         }
     }
@@ -164,7 +164,7 @@ fn a_write_that_was_begun_is_not_ended_as_one_that_was_not() {
 #[test]
 fn a_chore_waits_for_a_slot() {
     let mut b = bench();
-    let ids: Vec<_> = (0..8).map(|i| b.read(16 * i, 8)).collect();
+    let ids: Vec<_> = (0..SLOTS as u64).map(|i| b.read(16 * i, 8)).collect();
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
     b.world.borrow_mut().retune = true;
     b.step();

@@ -1,6 +1,7 @@
 //! Tests of starts that are held for the tail of a batch: when, for how long, and what ends the
 //! hold.
 
+use crate::erased::{Erased, Scheduled, constants};
 use crate::{closed, support};
 use closed::Closed;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
@@ -26,7 +27,7 @@ const FIRST_NS: u64 = 40_000;
 const GAP_NS: u64 = 10_000;
 
 /// A client that keeps `depth` contiguous requests in flight.
-struct Loop<P: Policy, H: Host = Closed> {
+struct Loop<P: Policy, H: Host = Erased<{ constants::<Closed>() }>> {
     world: Rc<RefCell<World>>,
     engine: Engine<H, 16, P>,
     now_ns: u64,
@@ -44,7 +45,7 @@ struct Loop<P: Policy, H: Host = Closed> {
 impl<P: Policy> Loop<P> {
     fn new(policy: P, config: Config, direction: Direction, depth: u64) -> Self {
         let world = World::new(BLOCKS);
-        let host = Closed(TestHost::new(&world));
+        let host = Erased::new(Closed(TestHost::new(&world)));
         Loop::on(host, world, policy, config, direction, depth)
     }
 }
@@ -380,6 +381,6 @@ impl Policy for Hurry {
 
 #[test]
 fn a_policy_that_says_go_is_obeyed() {
-    let merging = Loop::new(Hurry, Config::DEFAULT, Direction::Read, 8).merging(200);
+    let merging = Loop::new(Scheduled::new(Hurry), Config::DEFAULT, Direction::Read, 8).merging(200);
     assert!(merging <= 4.5, "{merging}");
 }

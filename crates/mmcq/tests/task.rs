@@ -204,7 +204,7 @@ fn a_task_that_panics_is_over() {
 #[test]
 fn lent_memory_comes_back_even_when_the_caller_panics() {
     let world = World::new(256);
-    let stack = stack::<2>(&world);
+    let stack = stack::<4>(&world);
     let device = BlockDevice::new(&stack);
     #[repr(align(4))]
     struct Aligned([u8; 1024]);
@@ -230,7 +230,7 @@ fn lent_memory_comes_back_even_when_the_caller_panics() {
 #[test]
 fn lent_memory_is_handed_to_its_owner_alone() {
     let world = World::new(256);
-    let stack = stack::<2>(&world);
+    let stack = stack::<4>(&world);
     #[repr(align(4))]
     struct Aligned([u8; 512]);
     let mut memory = Aligned([0; 512]);
@@ -253,7 +253,7 @@ fn lent_memory_is_handed_to_its_owner_alone() {
 #[test]
 fn any_memory_goes_through_a_bounce_buffer() {
     let world = World::new(256);
-    let stack = stack::<2>(&world);
+    let stack = stack::<4>(&world);
     let mut device = Bounced::new(BlockDevice::new(&stack), buffer(4, 0)).unwrap();
     let data: Vec<u8> = (0..10 * 512 + 1).map(|i| (i % 251) as u8).collect();
     // Odd on purpose.
@@ -328,10 +328,10 @@ fn a_part_of_a_buffer_is_moved_and_all_of_it_comes_back() {
 #[test]
 fn a_full_queue_gives_the_buffer_back() {
     let world = World::new(256);
-    let stack = stack::<1>(&world);
+    let stack = stack::<4>(&world);
     let mut context = Context::from_waker(Waker::noop());
-    let mut first = pin!(stack.command(send_status(1), 1_000));
-    assert!(first.as_mut().poll(&mut context).is_pending());
+    let mut first: Vec<_> = (0..4).map(|_| Box::pin(stack.command(send_status(1), 1_000))).collect();
+    assert!(first.iter_mut().all(|command| command.as_mut().poll(&mut context).is_pending()));
     let request = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
     let Poll::Ready(done) = pin!(stack.request(request)).poll(&mut context) else {
         panic!("must be refused")
@@ -339,7 +339,7 @@ fn a_full_queue_gives_the_buffer_back() {
     assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Full), 512));
     let unaligned = DmaBuf::from_static(&mut Box::leak(vec![0; 513].into_boxed_slice())[1..]);
     settle(&stack);
-    assert!(first.as_mut().poll(&mut context).is_ready());
+    assert!(first.iter_mut().all(|command| command.as_mut().poll(&mut context).is_ready()));
     let (result, buf) = stack.block_on(BlockDevice::new(&stack).read(0, unaligned), |_| ());
     assert!(matches!(result.unwrap_err().error, Error::Dma(_)));
     assert_eq!(buf.len_bytes(), 512);

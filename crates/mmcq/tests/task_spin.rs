@@ -45,7 +45,7 @@ const TIMER: Timer = Timer {
 };
 const COSTS: Costs = Costs::UNKNOWN.thread_ns(50_000).look_ns(250);
 
-type Stack = mmcq::task::Stack<(OneContext, TestHost), 2>;
+type Stack = mmcq::task::Stack<(OneContext, TestHost), 4>;
 
 fn stack(world: &Rc<RefCell<World>>) -> Stack {
     let stack = Stack::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);

@@ -5,7 +5,8 @@
 
 use super::rig::{buffer, card};
 use crate::timed;
-use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::timed::one_thread::{NOW_NS, TIMER};
+use mmcq::board::NoLock;
 use mmcq::card::{self, Card, Options};
 use mmcq::engine::{Config, Kind, Request, SlotId};
 use mmcq::host::Host;
@@ -29,7 +30,7 @@ pub struct Machine<H: Host, P: Profile, const N: usize> {
     pub time: Time,
     pub model: Rc<RefCell<Sdhci>>,
     pub memory: ShadowMemory,
-    pub stack: mmcq::task::Stack<(OneThread, H, P), N>,
+    pub stack: mmcq::task::Stack<(NoLock, H, P), N>,
     /// Number of tasks that the card's queue can hold; 0 without a queue.
     pub depth: u8,
 }
@@ -57,7 +58,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
     /// Returns a machine with this driver over this model.
     pub fn over(host: H, policy: P, model: Rc<RefCell<Sdhci>>, memory: ShadowMemory, time: Time) -> Self {
         NOW_NS.set(0);
-        let stack = mmcq::task::Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, policy);
+        let stack = mmcq::task::Stack::with_policy(NoLock::new(), TIMER, host, Config::DEFAULT, policy);
         Machine { time, model, memory, stack, depth: 0 }
     }
 

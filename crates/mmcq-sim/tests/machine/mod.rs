@@ -2,10 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
-use crate::timed::{
-    self,
-    one_thread::{NOW_NS, OneThread, TIMER},
-};
+use crate::timed::{self, one_thread::NOW_NS};
 use mmcq::card::{self, Card};
 use mmcq::engine::{Config, Error};
 use mmcq::host::sdhci::{self, Table};
@@ -20,7 +17,7 @@ use std::rc::Rc;
 pub use timed::{blocks as buffer, bytes};
 
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+pub type Stack = timed::On<Driver>;
 
 pub struct Rig {
     pub time: Time,
@@ -54,7 +51,7 @@ impl Rig {
         let host =
             sdhci::Sdhci::new(port, memory.clone(), table, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(0);
-        Ok(Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
+        Ok(Rig { time, model, memory, stack: timed::on(host, Config::DEFAULT) })
     }
 
     /// Advances to the next interrupt or deadline, and lets the stack handle it.

@@ -4,8 +4,9 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
 use crate::timed;
+use crate::timed::erased::{Erased, constants};
 pub use crate::timed::filled as buffer;
-use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::timed::one_thread::NOW_NS;
 use mmcq::card::{self, Card as Found, Event, Options};
 use mmcq::engine::{Completion, Config, DmaBuf, Kind, RecoveryStep, Request, SlotId, Stats};
 use mmcq::host::Step;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
-pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+pub type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
 /// The faults of the card in the rig, and what the card and its supply have seen.
 #[derive(Default)]
@@ -248,11 +249,11 @@ impl Rig {
         let memory = ShadowMemory::new(sees);
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(Box::new(sick)))));
         let port = Port::new(model.clone(), time.clone(), 0, 0);
-        let table = Box::leak(Box::new(Table::new()));
+        let table = Box::leak(Box::new(Table::<129>::new()));
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         let host = Surrounded::new(host, Supply(ills.clone()));
         NOW_NS.set(0);
-        let stack: &'static Stack = Box::leak(Box::new(Stack::new(OneThread, TIMER, host, engine)));
+        let stack: &'static Stack = Box::leak(Box::new(timed::on(Erased::new(host), engine)));
         let supervisor = RefCell::new(None);
         let events = RefCell::new(Vec::new());
         let found =

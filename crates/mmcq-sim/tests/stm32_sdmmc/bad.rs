@@ -8,7 +8,7 @@ use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 
 fn refused<const PIECES: usize>(chip: Chip) -> String {
     let card = timed::card(&timed::profile("sdhc-16g-hs"));
-    Rig::<PIECES>::built(Some(card), chip).err().map_or_else(String::new, |error| error.to_string())
+    Rig::built::<PIECES>(Some(card), chip).err().map_or_else(String::new, |error| error.to_string())
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_bring_up_that_cannot_be_ends_in_time() {
     for (chip, present) in [(stopped, true), (h7, false)] {
         for resets in [true, false] {
             let card = present.then(|| timed::card(&timed::profile("sdhc-16g-hs")));
-            let rig = Rig::<1>::new(card, Chip { resets, ..chip });
+            let rig = Rig::new::<1>(card, Chip { resets, ..chip });
             let error = rig.bring_up(card::Options::DEFAULT).unwrap_err();
             println!("{present} {resets}: {error}, {} ms", rig.time.now() / 1_000_000);
             assert!(rig.time.now() < 20_000_000_000, "{error}: {} ns", rig.time.now());
@@ -72,7 +72,7 @@ fn a_controller_that_goes_is_told() {
     use mmcq_sim::faults::{Plan, Point, Strike};
     for nth in [1, 2, 5, 9, 14] {
         let rig =
-            Rig::<1>::new(Some(timed::card(&timed::profile("sdhc-16g-hs"))), Chip::of(Stm32SdmmcConfig::H7));
+            Rig::new::<1>(Some(timed::card(&timed::profile("sdhc-16g-hs"))), Chip::of(Stm32SdmmcConfig::H7));
         rig.faults(Plan::none().shot(Point::Command, nth, Strike::Gone));
         let error = rig.bring_up(card::Options::DEFAULT).unwrap_err();
         println!("{nth}: {error}, {} ms", rig.time.now() / 1_000_000);

@@ -22,7 +22,7 @@ const CARDS: [(&str, Timing, Width); 8] = [
 
 fn every_card_comes_up<const PIECES: usize>(chip: Chip) {
     for (name, timing, width) in CARDS {
-        let (rig, found) = Rig::<PIECES>::up(name, chip);
+        let (rig, found) = Rig::up::<PIECES>(name, chip);
         assert_eq!((found.timing, found.width), (timing, width), "{name}");
         assert_eq!(matches!(found.family, Family::Sd(_)), width == Width::W4, "{name}");
         rig.mixed_load(found.params.sectors, 60);
@@ -49,7 +49,7 @@ fn every_card_comes_up_on_an_n6_with_a_list() {
 /// that has responded once is there, and the error says what failed.
 #[test]
 fn a_slot_in_which_no_card_responds_has_no_card() {
-    let empty = || Rig::<1>::new(None, Chip::of(Stm32SdmmcConfig::H7));
+    let empty = || Rig::new::<1>(None, Chip::of(Stm32SdmmcConfig::H7));
     let rig = empty();
     assert_eq!(rig.bring_up(card::Options::DEFAULT), Err(Error::NoCard));
     assert!(rig.time.now() < 1_500_000_000, "{} ns", rig.time.now());
@@ -59,7 +59,7 @@ fn a_slot_in_which_no_card_responds_has_no_card() {
     let rig = empty();
     assert_eq!(rig.drive(card::bring_up_emmc(&rig.stack, buffer(1), options)).0, Err(Error::NoCard));
     let card = timed::card(&timed::profile("sdhc-16g-hs"));
-    let rig = Rig::<1>::new(Some(card), Chip::of(Stm32SdmmcConfig::H7));
+    let rig = Rig::new::<1>(Some(card), Chip::of(Stm32SdmmcConfig::H7));
     rig.faults(Plan::none().from(Point::Command, 6, Strike::Lost));
     let failed = rig.bring_up(options).unwrap_err();
     assert!(matches!(failed, Error::Host(_)), "{failed}");
@@ -75,7 +75,7 @@ fn a_board_with_a_level_shifter_has_its_pins_and_its_clock() {
     let plain = Chip::of(Stm32SdmmcConfig::H7);
     let driver = plain.driver.direction_high(true).falling_edge(true).clock_in(true);
     for (driver, polarity, edge, received) in [(plain.driver, 0, 0, 0), (driver, 1, 1, 1)] {
-        let (rig, found) = Rig::<1>::up("sdhc-16g-hs", Chip { driver, ..plain });
+        let (rig, found) = Rig::up::<1>("sdhc-16g-hs", Chip { driver, ..plain });
         for _ in 0..2 {
             let (power, clock) = (rig.port.read32(POWER), rig.port.read32(CLOCK));
             assert_eq!((power & 3, power >> 4 & 1), (3, polarity));
@@ -86,7 +86,7 @@ fn a_board_with_a_level_shifter_has_its_pins_and_its_clock() {
         rig.checked();
     }
     // With the delay block, sampling uses the clock that the block returns.
-    let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", Chip { driver, ..plain });
+    let (rig, found) = Rig::up::<1>("sdxc-128g-uhs", Chip { driver, ..plain });
     assert_eq!((found.timing, rig.port.read32(CLOCK) >> 20 & 3), (Timing::Sdr104, 2));
 }
 
@@ -95,7 +95,7 @@ fn a_board_with_a_level_shifter_has_its_pins_and_its_clock() {
 fn tuning_finds_the_middle_of_the_eye() {
     for best_phase in 0..12 {
         let chip = Chip::of(Stm32SdmmcConfig { best_phase, ..Stm32SdmmcConfig::H7 });
-        let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", chip);
+        let (rig, found) = Rig::up::<1>("sdxc-128g-uhs", chip);
         assert_eq!(found.timing, Timing::Sdr104);
         // A sixth of an eye is two taps.
         let off = rig.model.borrow().bus().sample_error;
@@ -112,13 +112,13 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
     let chip = Chip::of(Stm32SdmmcConfig::H7);
     let mut card = timed::card(&timed::profile("sdxc-128g-uhs"));
     card.set_faults(Faults::new(Plan::none().next(Point::Voltage, &[Strike::Fail; 60])));
-    let rig = Rig::<1>::new(Some(card), chip);
+    let rig = Rig::new::<1>(Some(card), chip);
     let found = rig.bring_up(card::Options::DEFAULT).unwrap();
     assert_eq!(found.timing, Timing::HighSpeed);
     rig.mixed_load(found.params.sectors, 20);
     timed::checked(&rig.memory, &rig.model);
     // No tap is good, since the delay is stuck at the other side of the eye.
-    let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", Chip { stuck_at: Some(11), ..chip });
+    let (rig, found) = Rig::up::<1>("sdxc-128g-uhs", Chip { stuck_at: Some(11), ..chip });
     assert_eq!(found.timing, Timing::Ddr50);
     rig.mixed_load(found.params.sectors, 20);
     rig.checked();
@@ -134,7 +134,7 @@ fn a_board_without_more_is_slower() {
         (Chip { driver: plain.driver.signal18(false).high_speed(false), ..plain }, Timing::Legacy),
     ];
     for (chip, timing) in cases {
-        let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", chip);
+        let (rig, found) = Rig::up::<1>("sdxc-128g-uhs", chip);
         assert_eq!(found.timing, timing);
         rig.mixed_load(found.params.sectors, 20);
         rig.checked();
@@ -147,7 +147,7 @@ fn a_board_without_more_is_slower() {
 fn a_kernel_clock_as_fast_as_the_cards_leaves_ddr_alone() {
     let plain = Chip::of(Stm32SdmmcConfig { kernel_hz: 52_000_000, ..Stm32SdmmcConfig::H7 });
     for taps in [0, 12] {
-        let (rig, found) = Rig::<1>::up("emmc-4g-old", Chip { taps, ..plain });
+        let (rig, found) = Rig::up::<1>("emmc-4g-old", Chip { taps, ..plain });
         assert_eq!((found.timing, found.clock_hz), (Timing::HighSpeed, 52_000_000));
         rig.mixed_load(found.params.sectors, 20);
         rig.checked();
@@ -160,7 +160,7 @@ fn a_kernel_clock_as_fast_as_the_cards_leaves_ddr_alone() {
 fn a_card_comes_up_twice_with_and_without_a_reset() {
     for resets in [true, false] {
         let chip = Chip { resets, ..Chip::of(Stm32SdmmcConfig::H7) };
-        let (rig, _) = Rig::<1>::up("sdhc-16g-hs", chip);
+        let (rig, _) = Rig::up::<1>("sdhc-16g-hs", chip);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         rig.mixed_load(found.params.sectors, 20);
         rig.checked();

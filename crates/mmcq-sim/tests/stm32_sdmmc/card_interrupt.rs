@@ -12,12 +12,12 @@ use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-fn up() -> (Rig<1>, IoCard) {
+fn up() -> (Rig, IoCard) {
     let path = format!("{}/cards/quirks/sdio-rate-limit.toml", env!("CARGO_MANIFEST_DIR"));
     let profile = IoProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), "loop").unwrap();
     let (card, _handles) = profile.build();
     let chip = Chip::of(Stm32SdmmcConfig::H7);
-    let rig = Rig::<1>::new(Some(Box::new(card)), Chip { driver: chip.driver.signal18(false), ..chip });
+    let rig = Rig::new::<1>(Some(Box::new(card)), Chip { driver: chip.driver.signal18(false), ..chip });
     let card = rig.drive(bring_up_io(&rig.stack, bytes(512), Options::DEFAULT)).0.unwrap();
     (rig, card)
 }

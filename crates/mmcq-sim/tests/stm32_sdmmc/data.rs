@@ -16,7 +16,7 @@ fn chips() -> [Stm32SdmmcConfig; 3] {
 #[test]
 fn one_block_and_many_are_what_the_card_holds() {
     for model in chips() {
-        let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(model));
+        let (rig, _) = Rig::up::<1>("sdhc-16g-hs", Chip::of(model));
         for (lba, blocks, commands) in [
             (7000, 1, [(24, 1), (25, 0), (17, 1), (18, 0)]),
             (9000, 200, [(24, 0), (25, 1), (17, 0), (18, 1)]),
@@ -48,7 +48,7 @@ fn one_block_and_many_are_what_the_card_holds() {
 #[test]
 fn a_list_makes_one_transfer_of_scattered_memory() {
     fn commands<const PIECES: usize>(model: Stm32SdmmcConfig) -> (u64, u64) {
-        let (rig, _) = Rig::<PIECES>::up("sdhc-16g-hs", Chip::of(model));
+        let (rig, _) = Rig::up::<PIECES>("sdhc-16g-hs", Chip::of(model));
         // The first write keeps the card busy while the others are submitted.
         let first = rig.submit(Kind::Write { lba: 100, blocks: 8 }, filled(8, 1));
         rig.model.borrow_mut().take_stats();
@@ -82,7 +82,7 @@ fn a_list_makes_one_transfer_of_scattered_memory() {
 fn the_end_of_busy_interrupts() {
     for data_end_after_busy in [true, false] {
         let chip = Chip::of(Stm32SdmmcConfig { data_end_after_busy, ..Stm32SdmmcConfig::H7 });
-        let (rig, _) = Rig::<1>::up("sdsc-1g", chip);
+        let (rig, _) = Rig::up::<1>("sdsc-1g", chip);
         rig.model.borrow_mut().take_stats();
         for i in 0..20u64 {
             let blocks = [1, 64][i as usize % 2];
@@ -109,7 +109,7 @@ fn the_end_of_busy_interrupts() {
 fn the_interrupt_alone_moves_everything() {
     for model in chips() {
         for name in ["sdxc-128g-uhs", "emmc-hs200"] {
-            let (rig, found) = Rig::<1>::up(name, Chip::of(model));
+            let (rig, found) = Rig::up::<1>(name, Chip::of(model));
             let base = found.params.sectors / 2;
             for i in 0..60u64 {
                 let blocks = [1u32, 8, 100][i as usize % 3];
@@ -139,7 +139,7 @@ fn the_interrupt_alone_moves_everything() {
 /// Checks how many register accesses a request of 4 KiB needs in a stream of such requests.
 #[test]
 fn a_request_costs_few_accesses() {
-    let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(Stm32SdmmcConfig::H7));
+    let (rig, _) = Rig::up::<1>("sdhc-16g-hs", Chip::of(Stm32SdmmcConfig::H7));
     let one = |kind: Kind| {
         rig.model.borrow_mut().take_stats();
         let before = rig.port.counters();
@@ -160,7 +160,7 @@ fn a_request_costs_few_accesses() {
 /// Checks a flush of a card with a cache, after writes into that cache.
 #[test]
 fn a_flush_ends_behind_the_busy_of_its_switch() {
-    let (rig, found) = Rig::<1>::up("emmc-51-full", Chip::of(Stm32SdmmcConfig::H7));
+    let (rig, found) = Rig::up::<1>("emmc-51-full", Chip::of(Stm32SdmmcConfig::H7));
     assert!(found.params.sectors > 0);
     rig.finish(rig.submit(Kind::Write { lba: 64, blocks: 64 }, filled(64, 9))).result.unwrap();
     rig.model.borrow_mut().take_stats();

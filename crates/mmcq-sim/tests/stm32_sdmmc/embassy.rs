@@ -13,7 +13,8 @@
 //! general path.) Embassy's driver pays only for its loops. Neither pays for the executor.
 
 use super::{Chip, Rig, buffer};
-use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::timed::erased::Erased;
+use crate::timed::one_thread::NOW_NS;
 use mmcq::card::{self, Card};
 use mmcq::engine::{Config, DmaBuf, Kind, Request, SlotId};
 use mmcq::host::stm32_sdmmc::{self as driver, Pieces};
@@ -173,7 +174,7 @@ struct Theirs {
 
 impl Theirs {
     fn up(model: Stm32SdmmcConfig) -> Theirs {
-        let (rig, _) = Rig::<1>::up(CARD, chip(model));
+        let (rig, _) = Rig::up::<1>(CARD, chip(model));
         let rca = u32::from(rig.stack.with(|engine| engine.card_params().unwrap().rca)) << 16;
         let Rig { time, model, memory, port, .. } = rig;
         Theirs { port, model, time, memory, rca, idle_ns: 0 }
@@ -254,7 +255,7 @@ fn ours<const PIECES: usize>(load: Load, depth: usize, model: Stm32SdmmcConfig) 
     let chip = chip(model);
     // The rig's stack brings the card up, as for embassy's driver; then a stack that pays for its
     // register accesses takes over.
-    let (rig, found) = Rig::<PIECES>::up(CARD, chip);
+    let (rig, found) = Rig::up::<PIECES>(CARD, chip);
     let Rig { time, model, memory, .. } = rig;
     let port = Port::new(model.clone(), time.clone(), ACCESS_NS, ACCESS_NS);
     let board = Board { taps: 0, ..Board::new(model.clone(), time.clone()) };
@@ -267,8 +268,7 @@ fn ours<const PIECES: usize>(load: Load, depth: usize, model: Stm32SdmmcConfig) 
         ..CallCosts::default()
     };
     let host: Host<PIECES> = Charged::new(host, time.clone(), costs);
-    let stack =
-        mmcq::task::Stack::<(OneThread, Host<PIECES>), 16>::new(OneThread, TIMER, host, Config::DEFAULT);
+    let stack: super::Stack = crate::timed::on(Erased::new(host), Config::DEFAULT);
     let again: Card =
         crate::timed::drive(&stack, &model, &time, card::bring_up(&stack, buffer(1), card::Options::DEFAULT))
             .0

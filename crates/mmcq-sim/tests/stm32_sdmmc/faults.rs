@@ -37,7 +37,7 @@ fn gets_over<const PIECES: usize>(chip: Chip) {
         for nth in 1..=6 {
             for blocks in [1u32, 40] {
                 let what = format!("{strike:?} at {point:?} {nth}, {blocks} blocks");
-                let (rig, _) = Rig::<PIECES>::up("sdhc-16g-hs", chip);
+                let (rig, _) = Rig::up::<PIECES>("sdhc-16g-hs", chip);
                 let faults = rig.faults(Plan::none().shot(point, nth, strike));
                 let begin_ns = rig.time.now();
                 let write = Kind::Write { lba: 3000, blocks };
@@ -82,7 +82,7 @@ fn a_board_without_a_reset_gets_over_it_too() {
         if strike == Strike::Never {
             continue;
         }
-        let (rig, _) = Rig::<1>::up("sdhc-16g-hs", chip);
+        let (rig, _) = Rig::up::<1>("sdhc-16g-hs", chip);
         rig.faults(Plan::none().shot(point, 1, strike));
         let done = rig.finish(rig.submit(Kind::Write { lba: 3000, blocks: 9 }, filled(9, 3)));
         assert!(done.result.is_ok(), "{strike:?} at {point:?}: {:?}", done.result);
@@ -97,7 +97,7 @@ fn a_board_without_a_reset_gets_over_it_too() {
 fn a_card_that_is_busy_for_ever_ends_the_request() {
     for model in [Stm32SdmmcConfig::H7, Stm32SdmmcConfig::N6] {
         for strike in [Strike::Never, Strike::Late(700_000_000), Strike::Hidden, Strike::BrownOut] {
-            let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(model));
+            let (rig, _) = Rig::up::<1>("sdhc-16g-hs", Chip::of(model));
             let faults = mmcq_sim::faults::Faults::new(Plan::none().shot(Point::Busy, 1, strike));
             rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
             let begin_ns = rig.time.now();
@@ -125,7 +125,7 @@ fn a_card_leaves_a_board_without_a_reset() {
 fn a_card_leaves(chip: Chip) {
     for after_ns in [0, 20_000, 150_000, 400_000, 900_000, 3_000_000] {
         for (write, at_once) in [(false, false), (true, false), (false, true), (true, true)] {
-            let (rig, _) = Rig::<1>::up("sdhc-16g-hs", chip);
+            let (rig, _) = Rig::up::<1>("sdhc-16g-hs", chip);
             let kind =
                 |lba| if write { Kind::Write { lba, blocks: 64 } } else { Kind::Read { lba, blocks: 64 } };
             let ids: Vec<_> = (0..4).map(|i| rig.submit(kind(6000 + i * 500), buffer(64))).collect();
@@ -160,7 +160,7 @@ fn a_card_leaves(chip: Chip) {
 #[test]
 fn a_card_at_double_rate_is_brought_up_again() {
     let chip = Chip { resets: false, ..Chip::of(Stm32SdmmcConfig::H7) };
-    let (rig, found) = Rig::<1>::up("emmc-4g-old", chip);
+    let (rig, found) = Rig::up::<1>("emmc-4g-old", chip);
     assert_eq!(found.timing, Timing::Ddr52);
     let steps = [BusOp::Width(Width::W1), BusOp::Timing(Timing::Legacy), BusOp::Clock(400_000)];
     for op in steps {

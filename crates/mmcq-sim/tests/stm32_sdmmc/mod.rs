@@ -12,7 +12,8 @@ mod open;
 
 use crate::timed::{
     self,
-    one_thread::{NOW_NS, OneThread, TIMER},
+    erased::{Erased, constants},
+    one_thread::NOW_NS,
 };
 use mmcq::card::{self, Card};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
@@ -73,27 +74,29 @@ impl Chip {
     }
 }
 
-type Driver<const PIECES: usize> = Surrounded<driver::Stm32Sdmmc<Port, ShadowMemory, Board, PIECES>, Board>;
-type Stack<const PIECES: usize> = mmcq::task::Stack<(OneThread, Driver<PIECES>), 16>;
+type Driver = Surrounded<driver::Stm32Sdmmc<Port, ShadowMemory, Board, 1>, Board>;
+type Stack = timed::On<Erased<{ constants::<Driver>() }>>;
 
-/// The stack on the model. With `PIECES` 1 the DMA uses a single buffer, with more a list.
-struct Rig<const PIECES: usize> {
+/// The stack on the model.
+struct Rig {
     time: Time,
     model: Rc<RefCell<Stm32Sdmmc>>,
     memory: ShadowMemory,
     port: Port,
-    stack: Stack<PIECES>,
+    stack: Stack,
+    is_list: bool,
 }
 
-impl<const PIECES: usize> Rig<PIECES> {
-    fn new(card: Option<Box<dyn CardModel>>, chip: Chip) -> Rig<PIECES> {
-        Rig::built(card, chip).unwrap_or_else(|error| panic!("{error}"))
+impl Rig {
+    fn new<const PIECES: usize>(card: Option<Box<dyn CardModel>>, chip: Chip) -> Rig {
+        Rig::built::<PIECES>(card, chip).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn built(
+    /// Returns a rig. With `PIECES` 1 the DMA uses a single buffer, with more a list.
+    fn built<const PIECES: usize>(
         card: Option<Box<dyn CardModel>>,
         chip: Chip,
-    ) -> Result<Rig<PIECES>, driver::Stm32SdmmcInitError> {
+    ) -> Result<Rig, driver::Stm32SdmmcInitError> {
         chip.model.check().unwrap();
         let time = Time::new();
         let memory = ShadowMemory::new(chip.memory);
@@ -107,16 +110,23 @@ impl<const PIECES: usize> Rig<PIECES> {
             signal18_fixed,
             ..Board::new(model.clone(), time.clone())
         };
-        let list = Box::leak(Box::new(Pieces::new()));
+        let list = Box::leak(Box::new(Pieces::<PIECES>::new()));
         let host = driver::Stm32Sdmmc::new(port.clone(), memory.clone(), board.clone(), list, chip.driver)?;
         let host = Surrounded::new(host, board);
         NOW_NS.set(0);
-        Ok(Rig { time, model, memory, port, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
+        Ok(Rig {
+            time,
+            model,
+            memory,
+            port,
+            stack: timed::on(Erased::new(host), Config::DEFAULT),
+            is_list: PIECES > 1,
+        })
     }
 
     /// Returns a rig with a card of this profile in the slot, brought up to `tran`.
-    fn up(card: &str, chip: Chip) -> (Rig<PIECES>, Card) {
-        let rig = Rig::new(Some(timed::card(&timed::profile(card))), chip.holds(card));
+    fn up<const PIECES: usize>(card: &str, chip: Chip) -> (Rig, Card) {
+        let rig = Rig::new::<PIECES>(Some(timed::card(&timed::profile(card))), chip.holds(card));
         let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
         (rig, found)
     }
@@ -154,7 +164,7 @@ impl<const PIECES: usize> Rig<PIECES> {
 
     fn mixed_load(&self, sectors: u64, rounds: u64) {
         timed::load::mixed(&self.stack, &self.model, &self.time, sectors, rounds).unwrap();
-        assert_eq!(self.memory.live_mappings(), usize::from(PIECES > 1), "mappings are left");
+        assert_eq!(self.memory.live_mappings(), usize::from(self.is_list), "mappings are left");
     }
 
     fn stats(&self) -> Stats {

@@ -23,7 +23,7 @@ fn odd_blocks(count: usize, off: usize) -> DmaBuf {
 
 #[test]
 fn memory_at_an_odd_place_is_refused_and_copied_where_that_is_asked() {
-    let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(Stm32SdmmcConfig::H7));
+    let (rig, _) = Rig::up::<1>("sdhc-16g-hs", Chip::of(Stm32SdmmcConfig::H7));
     for off in [1, 2, 3] {
         let refused = rig.try_submit(Kind::Read { lba: 0, blocks: 1 }, odd_blocks(1, off));
         assert_eq!(refused.map(drop), Err(Error::Dma(DmaError::Alignment)));
@@ -49,7 +49,7 @@ fn short_registers_of_a_card_are_no_whole_cache_lines() {
         let memory = MemoryConfig { line, align: line as usize, ..MemoryConfig::BITS32 };
         for name in ["sdxc-128g-uhs", "emmc-hs200"] {
             let chip = Chip { memory, ..Chip::of(Stm32SdmmcConfig::H7) };
-            let rig = Rig::<1>::new(Some(timed::card(&timed::profile(name))), chip.holds(name));
+            let rig = Rig::new::<1>(Some(timed::card(&timed::profile(name))), chip.holds(name));
             let scratch = odd_blocks(1, 0);
             let found = rig.drive(mmcq::card::bring_up(&rig.stack, scratch, Options::DEFAULT)).0.unwrap();
             assert!(matches!(found.timing, Timing::Sdr104 | Timing::Hs200));
@@ -68,13 +68,13 @@ fn memory_out_of_reach_is_refused() {
     let model = Stm32SdmmcConfig { window: Some(window), ..Stm32SdmmcConfig::H7 };
     let chip = Chip::of(model);
     let told = Chip { driver: chip.driver.dma_window((window[0], window[1])), ..chip };
-    let (rig, _) = Rig::<1>::up("sdhc-16g-hs", told);
+    let (rig, _) = Rig::up::<1>("sdhc-16g-hs", told);
     let refused = rig.try_submit(Kind::Read { lba: 0, blocks: 64 }, buffer(64));
     assert_eq!(refused.map(drop), Err(Error::Dma(DmaError::Unreachable)));
     assert!(rig.finish(rig.submit(Kind::Read { lba: 0, blocks: 1 }, buffer(1))).result.is_ok());
     rig.checked();
     for model in [model, Stm32SdmmcConfig { window: Some(window), ..Stm32SdmmcConfig::N6 }] {
-        let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(model));
+        let (rig, _) = Rig::up::<1>("sdhc-16g-hs", Chip::of(model));
         for kind in [Kind::Read { lba: 0, blocks: 64 }, Kind::Write { lba: 0, blocks: 64 }] {
             let begin_ns = rig.time.now();
             let done = rig.finish(rig.submit(kind, buffer(64)));
@@ -110,7 +110,7 @@ fn packets_of_any_length_arrive_whole_and_answers_leave() {
         let (card, mut handles) = profile.build();
         let counts = handles.remove(0).1;
         let memory = MemoryConfig { line, align: line as usize, ..MemoryConfig::BITS32 };
-        let rig = Rig::<1>::new(Some(Box::new(card)), Chip { memory, ..Chip::of(model) });
+        let rig = Rig::new::<1>(Some(Box::new(card)), Chip { memory, ..Chip::of(model) });
         rig.drive(async {
             let card = bring_up_io(&rig.stack, odd_blocks(1, 0), Options::DEFAULT).await.0;
             let card = card.unwrap_or_else(|error| panic!("{error}"));

@@ -7,7 +7,7 @@ use crate::stream_test::told;
 use mmcq::block::{BlockDevice, StreamTest};
 
 type OpenDriver = Surrounded<driver::OpenStm32Sdmmc<Port, ShadowMemory, Board, 1>, Board>;
-type OpenStack = mmcq::task::Stack<(OneThread, OpenDriver), 16>;
+type OpenStack = timed::On<Erased<{ constants::<OpenDriver>() }>>;
 
 struct Open {
     time: Time,
@@ -26,11 +26,11 @@ impl Open {
         let port = Port::new(model.clone(), time.clone(), chip.access_ns, chip.access_ns);
         let signal18_fixed = chip.driver.signal18_fixed;
         let board = Board { signal18_fixed, ..Board::new(model.clone(), time.clone()) };
-        let list = Box::leak(Box::new(Pieces::new()));
+        let list = Box::leak(Box::new(Pieces::<1>::new()));
         let host = driver::Stm32Sdmmc::new(port, memory.clone(), board.clone(), list, chip.driver).unwrap();
         let host = Surrounded::new(driver::OpenStm32Sdmmc::new(host, true), board);
         NOW_NS.set(0);
-        let stack = OpenStack::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = timed::on(Erased::new(host), Config::DEFAULT);
         let mut rig = Open { time, model, memory, stack, base: 0 };
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0;
         rig.base = found.unwrap_or_else(|error| panic!("{card}: {error}")).params.sectors / 2;

@@ -6,9 +6,14 @@
 #[path = "../../../mmcq/tests/support/one_thread.rs"]
 pub mod one_thread;
 
+#[path = "../../../mmcq/tests/support/erased.rs"]
+pub mod erased;
 pub mod load;
 
-use mmcq::engine::DmaBuf;
+use mmcq::board::NoLock;
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::Host;
+use mmcq::sched::Fifo;
 use mmcq::task::{Platform, Stack};
 use mmcq_sim::card::Card;
 use mmcq_sim::card::medium::{Fill, Medium};
@@ -17,11 +22,19 @@ use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
-use one_thread::NOW_NS;
+use one_thread::{NOW_NS, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+
+/// The stack of most tests. It is built once for each type of driver and scheduler: see [`erased`].
+pub type On<H, P = Fifo> = Stack<(NoLock, H, P), 16>;
+
+/// Returns a stack over this driver.
+pub fn on<H: Host>(host: H, config: Config) -> On<H> {
+    Stack::with_policy(NoLock::new(), TIMER, host, config, Fifo)
+}
 
 /// Number of polls after which a future counts as never ready.
 pub const TURNS_MAX: u32 = 3_000_000;
@@ -29,7 +42,7 @@ pub const TURNS_MAX: u32 = 3_000_000;
 /// Advances to the next interrupt or deadline, and lets the stack handle it.
 pub fn turn<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
-    model: &RefCell<impl Device>,
+    model: &RefCell<impl Device + ?Sized>,
     time: &Time,
 ) -> Result<(), String> {
     let next = model.borrow().next_event_ns();
@@ -41,7 +54,7 @@ pub fn turn<B: Platform, const N: usize>(
 /// the stack handle it. The event need not interrupt.
 pub fn step<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
-    model: &RefCell<impl Device>,
+    model: &RefCell<impl Device + ?Sized>,
     time: &Time,
 ) -> Result<(), String> {
     let next = model.borrow().next_event_ns();
@@ -52,7 +65,7 @@ pub fn step<B: Platform, const N: usize>(
 /// Advances until this time, and lets the stack handle everything on the way.
 pub fn run_to<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
-    model: &RefCell<impl Device>,
+    model: &RefCell<impl Device + ?Sized>,
     time: &Time,
     until_ns: u64,
 ) -> Result<(), String> {
@@ -66,7 +79,7 @@ pub fn run_to<B: Platform, const N: usize>(
 /// Advances to the next interrupt, at most until this time, and lets the stack handle it.
 fn turn_to<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
-    model: &RefCell<impl Device>,
+    model: &RefCell<impl Device + ?Sized>,
     time: &Time,
     until: Option<u64>,
 ) -> Result<(), String> {
@@ -112,7 +125,7 @@ pub fn try_drive<F: Future>(
 /// Polls the future of a stack over a model, and advances time while it waits.
 pub fn drive<B: Platform, const N: usize, F: Future>(
     stack: &Stack<B, N>,
-    model: &RefCell<impl Device>,
+    model: &RefCell<impl Device + ?Sized>,
     time: &Time,
     future: F,
 ) -> F::Output {
@@ -120,7 +133,7 @@ pub fn drive<B: Platform, const N: usize, F: Future>(
 }
 
 /// Checks that nothing was done that the memory or the controller forbids.
-pub fn checked(memory: &ShadowMemory, model: &RefCell<impl Controller>) {
+pub fn checked(memory: &ShadowMemory, model: &RefCell<impl Controller + ?Sized>) {
     assert_eq!(memory.violations(), Vec::<String>::new());
     assert_eq!(model.borrow().protocol_violations(), 0);
 }

@@ -3,6 +3,7 @@
 
 use super::card::{BLOCKS, Trouble};
 use super::run::Run;
+use crate::erased::Scheduled;
 use mmcq::engine::{CardParams, Erase, FlushBy, StaysOpen};
 use mmcq::host::{BusyDetect, Caps, Cause, Timing, Width};
 use mmcq::sched::{
@@ -296,18 +297,27 @@ impl Program {
         CardParams::sd(1, BLOCKS as u64).emmc(true).write_timeout_ns(250_000_000).flush(flush)
     }
 
+    /// Runs the program with a scheduler that may pick any request.
+    fn scheduled(
+        &self,
+        policy: impl Policy + 'static,
+        logs: bool,
+    ) -> Result<Vec<String>, (String, Vec<String>)> {
+        Run::new(self, Scheduled::new(policy), logs).all()
+    }
+
     pub fn run(&self, logs: bool) -> Result<Vec<String>, (String, Vec<String>)> {
         match (self.lane, self.sched) {
             (Lane::Queue, Sched::Drawn | Sched::Latest) => {
-                return Run::new(self, Queued(Drawn::new(self)), logs).all();
+                return Run::new(self, Queued(Scheduled::new(Drawn::new(self))), logs).all();
             }
             (Lane::Queue, _) => return Run::new(self, Queued(Fifo), logs).all(),
             (Lane::Packs, Sched::Drawn | Sched::Latest) => {
-                return Run::new(self, Packed(Drawn::new(self)), logs).all();
+                return Run::new(self, Packed(Scheduled::new(Drawn::new(self))), logs).all();
             }
             (Lane::Packs, _) => return Run::new(self, Packed(Fifo), logs).all(),
             (Lane::Chains, Sched::Drawn | Sched::Latest) => {
-                return Run::new(self, Chained(Drawn::new(self)), logs).all();
+                return Run::new(self, Chained(Scheduled::new(Drawn::new(self))), logs).all();
             }
             (Lane::Chains, _) => return Run::new(self, Chained(Fifo), logs).all(),
             (Lane::All, _) => return Run::new(self, Packed(Chained(Queued(Fifo))), logs).all(),
@@ -316,10 +326,10 @@ impl Program {
         match self.sched {
             Sched::Fifo => Run::new(self, Fifo, logs).all(),
             Sched::Prompt => Run::new(self, Prompt(Fifo), logs).all(),
-            Sched::Deadline => Run::new(self, Deadline::new(DeadlineConfig::DEFAULT), logs).all(),
-            Sched::Fair => Run::new(self, Fair::<4>::new(FairConfig::DEFAULT), logs).all(),
-            Sched::Drawn => Run::new(self, Drawn::new(self), logs).all(),
-            Sched::Latest => Run::new(self, Latest, logs).all(),
+            Sched::Deadline => self.scheduled(Deadline::new(DeadlineConfig::DEFAULT), logs),
+            Sched::Fair => self.scheduled(Fair::<4>::new(FairConfig::DEFAULT), logs),
+            Sched::Drawn => self.scheduled(Drawn::new(self), logs),
+            Sched::Latest => self.scheduled(Latest, logs),
         }
     }
 }

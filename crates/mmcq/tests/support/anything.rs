@@ -114,8 +114,8 @@ pub const GUARD: u64 = 0x7777_7777_7777_7777;
 impl Memory {
     pub fn take(&self, bytes: u32) -> DmaBuf {
         let words = bytes.div_ceil(8) as usize;
-        let mut memory = vec![GUARD; words + 2].into_boxed_slice();
-        memory[1..=words].fill(0);
+        let mut memory = vec![0; words + 2].into_boxed_slice();
+        (memory[0], memory[words + 1]) = (GUARD, GUARD);
         // SAFETY: one word in, which exists.
         let at = unsafe { NonNull::from(&mut *memory).cast::<u64>().add(1) };
         self.0.borrow_mut().push(memory);

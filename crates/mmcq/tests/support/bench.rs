@@ -11,11 +11,13 @@ use std::rc::Rc;
 use std::task::Waker;
 
 pub const BLOCKS: u64 = 256;
+/// Number of slots of the engine.
+pub const SLOTS: usize = 16;
 pub const MS: u64 = 1_000_000;
 
 pub struct Bench<P: Profile = Fifo> {
     pub world: Rc<RefCell<World>>,
-    pub e: Engine<TestHost, 8, P>,
+    pub e: Engine<TestHost, SLOTS, P>,
     pub now: u64,
 }
 

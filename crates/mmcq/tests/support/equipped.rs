@@ -43,7 +43,6 @@ pub fn engine(world: &Rc<RefCell<World>>, with: impl FnOnce(&mut Setup)) -> Test
 }
 
 pub fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&mut Setup)) -> TestEngine {
-    let mut engine = Engine::new(TestHost::new(world), config);
     let mut setup = Setup {
         flush: FlushBy::Status,
         reliable_blocks: 0,
@@ -53,6 +52,11 @@ pub fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&
         extended_address: false,
     };
     with(&mut setup);
+    set_up(world, config, setup)
+}
+
+fn set_up(world: &Rc<RefCell<World>>, config: Config, setup: Setup) -> TestEngine {
+    let mut engine = Engine::new(TestHost::new(world), config);
     let Setup { flush, reliable_blocks, erase, protected, quirks, extended_address } = setup;
     engine.set_card_params(Some(
         target(BLOCKS).flush(flush).protected(protected).quirks(quirks).extended_address(extended_address),

@@ -18,8 +18,8 @@ fn search_ms() -> Option<u64> {
 /// Calls `f` with `inputs` random inputs. In a search (`MMCQ_FUZZ_MS` is set) calls it until that
 /// time is over. Prints the number of inputs. An input has at most 4 KiB, since longer ones take
 /// more time to make than to test.
-pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
-    sized(name, inputs, 32..4_096, f);
+pub fn fuzz(name: &str, inputs: u64, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
+    each(name, inputs, 32..4_096, &mut f);
 }
 
 /// Calls `run` twice with each of 500 arbitrary seeds. The test fails if a call panics, or if both
@@ -50,6 +50,11 @@ pub fn sized(
     bytes: Range<u32>,
     mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>,
 ) {
+    each(name, inputs, bytes, &mut f);
+}
+
+/// Does what [`sized`] does; compiled once, and not once for each test.
+fn each(name: &str, inputs: u64, bytes: Range<u32>, f: &mut dyn FnMut(&mut Unstructured<'_>) -> Result<()>) {
     let (mut tried, mut used) = (0u64, 0u64);
     let mut one = |u: &mut Unstructured<'_>| {
         tried += 1;

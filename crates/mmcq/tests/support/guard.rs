@@ -32,7 +32,9 @@ mod room {
 
     impl Guarded {
         pub fn of(bytes: usize) -> Guarded {
-            Guarded((0..bytes.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect())
+            let words = Box::into_raw(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
+            // SAFETY: a cell is laid out as its word is.
+            Guarded(unsafe { Box::from_raw(words as *mut [UnsafeCell<u64>]) })
         }
 
         pub fn at(&self) -> NonNull<u8> {
