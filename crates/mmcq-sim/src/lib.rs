@@ -21,7 +21,6 @@ pub mod cards;
 pub mod charged;
 pub mod checker;
 pub mod cpu;
-pub mod erased;
 pub mod faults;
 mod lines;
 pub mod memory;

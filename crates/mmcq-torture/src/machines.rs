@@ -24,7 +24,6 @@ use mmcq::host::stm32_sdmmc::{self as sdmmc, Pieces};
 use mmcq::host::surroundings::Surrounded;
 use mmcq::sched::Profile;
 use mmcq_sim::card::Card;
-use mmcq_sim::erased::{Erased, constants};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::mshc::{Board as MshcBoard, Mshc, MshcConfig, Port as MshcPort};
@@ -53,50 +52,33 @@ const COPIED: usize = 16;
 const COPIED_BYTES: usize = 4096;
 
 /// Driver of an SDHCI controller.
-pub type Driver = Erased<{ constants::<Narrow<SdhciDriver>>() }>;
+pub type Driver = Narrow<SdhciDriver>;
 type SdhciDriver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
 /// Driver of an SDHCI controller that copies memory which the controller cannot use.
-pub type BounceDriver =
-    Erased<{ constants::<sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIPTORS>>() }>;
+pub type BounceDriver = sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIPTORS>;
 /// Driver of an SDHCI controller with a command queue engine.
-pub type QueueDriver = Erased<{ constants::<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>() }>;
+pub type QueueDriver = Narrow<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>;
 /// Driver of an SDHCI controller that executes chains (ADMA3).
-pub type ChainDriver = Erased<{ constants::<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>() }>;
+pub type ChainDriver = Narrow<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>;
 /// Driver of an SDHCI controller that leaves transfers open (without a CMD12).
-pub type OpenDriver = Erased<{ constants::<Streams<Port, ShadowMemory, DESCRIPTORS>>() }>;
+pub type OpenDriver = Narrow<Streams<Port, ShadowMemory, DESCRIPTORS>>;
 /// Driver of Realtek's card reader.
-pub type ReaderDriver = Erased<{ constants::<rtsx::Rtsx<ReaderPort, ShadowMemory>>() }>;
+pub type ReaderDriver = Narrow<rtsx::Rtsx<ReaderPort, ShadowMemory>>;
 type Narrowed<H> = Narrow<Meddled<H>>;
 /// Driver of a mobile storage host, and of its board (such as regulators and card detection).
-pub type HostDriver = Erased<
-    {
-        constants::<
-            Narrowed<
-                Surrounded<MshcDriver<SmhcLayout, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>,
-            >,
-        >()
-    },
->;
+pub type HostDriver<L> =
+    Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of DesignWare's mobile storage host that leaves transfers open (without a CMD12), and of
 /// its board (such as regulators and card detection).
-pub type OpenHostDriver = Erased<
-    {
-        constants::<
-            Narrowed<
-                Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>,
-            >,
-        >()
-    },
->;
+pub type OpenHostDriver =
+    Narrowed<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of ST's SDMMC, and of its board (such as regulators and card detection).
-pub type SdmmcDriver = Erased<
-    { constants::<Narrowed<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>>() },
->;
+pub type SdmmcDriver<const PIECES: usize> =
+    Narrowed<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
 /// Driver of ST's SDMMC that leaves writes open, and of its board (such as regulators and card
 /// detection).
-pub type OpenSdmmcDriver = Erased<
-    { constants::<Narrowed<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>>() },
->;
+pub type OpenSdmmcDriver =
+    Narrowed<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>;
 
 impl Model for Sdhci {
     fn wrongs(&self) -> (u64, String) {
@@ -233,8 +215,7 @@ impl<P: Profile> Machine<(NoLock, Driver, P)> {
     ) -> Result<Self, String> {
         let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
         let driver = Narrow::new(driver, setup.most_blocks);
-        let stack =
-            Stack::with_policy(NoLock::new(), TIMER, Erased::new(driver), engine_config(setup), profile);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, driver, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
@@ -254,9 +235,9 @@ impl Machine<(NoLock, BounceDriver)> {
         let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
         let (table, leased) = lease(&TABLES, Table::new);
         let (copies, lent) = lease(&COPIES, || Copies([0; COPIED * COPIED_BYTES]));
-        let memory = Bounce::<_, COPIED>::new(powered.memory.clone(), &mut copies.0);
+        let memory = Bounce::new(powered.memory.clone(), &mut copies.0);
         let driver = told(sdhci::Sdhci::new(powered.port(setup.access_ns), memory, table, driver))?;
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(driver), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, driver, engine_config(setup));
         Ok(powered.machine(stack, setup.early, (leased, lent)))
     }
 }
@@ -291,8 +272,7 @@ impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
         // SAFETY: the model has its command queue engine at this offset.
         let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
         let host = Narrow::new(Cqhci::new(driver, list, config), setup.most_blocks);
-        let stack =
-            Stack::with_policy(NoLock::new(), TIMER, Erased::new(host), engine_config(setup), profile);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
     }
 }
@@ -313,8 +293,7 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
         let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let (list, listed) = lease(&CHAINS, ChainList::new);
         let host = Narrow::new(Adma3::new(driver, list), setup.most_blocks);
-        let stack =
-            Stack::with_policy(NoLock::new(), TIMER, Erased::new(host), engine_config(setup), profile);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
     }
 }
@@ -336,7 +315,7 @@ impl Machine<(NoLock, OpenDriver)> {
         let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let host = Streams::new(driver, StreamConfig::NONE.reads(true).writes(writes));
         let host = Narrow::new(host, setup.most_blocks);
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(host), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
 }
@@ -352,17 +331,19 @@ impl Machine<(NoLock, ReaderDriver)> {
             rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).busy_after_data(setup.busy == BusyBy::Interrupt);
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
         let host = Narrow::new(told(rtsx::Rtsx::new(port, memory, buffers, config))?, setup.most_blocks);
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(host), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
 }
 
-impl Machine<(NoLock, HostDriver)> {
+impl Machine<(NoLock, HostDriver<SmhcLayout>)> {
     /// Makes a machine with Allwinner's mobile storage host; its power comes on at `now_ns`.
     pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
-        Self::mshc::<SmhcLayout>([MshcConfig::H3, MshcConfig::A64], setup, card, faults, now_ns)
+        Self::mshc([MshcConfig::H3, MshcConfig::A64], setup, card, faults, now_ns)
     }
+}
 
+impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
     /// Makes a machine with DesignWare's mobile storage host; its power comes on at `now_ns`.
     pub fn designware(
         setup: &Setup,
@@ -370,7 +351,7 @@ impl Machine<(NoLock, HostDriver)> {
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        Self::mshc::<DesignWareLayout>(DESIGN_WARE, setup, card, faults, now_ns)
+        Self::mshc(DESIGN_WARE, setup, card, faults, now_ns)
     }
 }
 
@@ -396,24 +377,24 @@ impl Machine<(NoLock, OpenHostDriver)> {
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
         let host = Narrow::new(host, setup.most_blocks);
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(host), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, (leased, lent)))
     }
 }
 
-impl Machine<(NoLock, HostDriver)> {
-    fn mshc<L: MshcLayout + 'static>(
+impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
+    fn mshc(
         models: [MshcConfig; 2],
         setup: &Setup,
         card: Box<dyn Card>,
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let (powered, host, leased) = mshc_driver::<L>(models, setup, card, faults, now_ns)?;
+        let (powered, host, leased) = mshc_driver(models, setup, card, faults, now_ns)?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
         let host = Narrow::new(host, setup.most_blocks);
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(host), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
@@ -457,13 +438,15 @@ fn mshc_driver<L: MshcLayout>(
     Ok((powered, host, leased))
 }
 
-impl Machine<(NoLock, SdmmcDriver)> {
+impl Machine<(NoLock, SdmmcDriver<1>)> {
     /// Makes a machine with an SDMMC of ST that has a single buffer; its power comes on at
     /// `now_ns`.
     pub fn sdmmc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::stm32(Chip::H7, lease(&SINGLES, Pieces::new), setup, card, faults, now_ns)
     }
+}
 
+impl Machine<(NoLock, SdmmcDriver<LISTED>)> {
     /// Makes a machine with an SDMMC of ST that has a linked list of buffers; its power comes on at
     /// `now_ns`.
     pub fn sdmmc_with_list(
@@ -490,13 +473,13 @@ impl Machine<(NoLock, OpenSdmmcDriver)> {
         let host = sdmmc::OpenStm32Sdmmc::new(host, true);
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
         let host = Narrow::new(host, setup.most_blocks);
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(host), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
 }
 
-impl Machine<(NoLock, SdmmcDriver)> {
-    fn stm32<const PIECES: usize>(
+impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
+    fn stm32(
         chip: Chip,
         (list, leased): (&'static mut Pieces<PIECES>, Lease<Pieces<PIECES>>),
         setup: &Setup,
@@ -507,7 +490,7 @@ impl Machine<(NoLock, SdmmcDriver)> {
         let (powered, host, board) = sdmmc_driver(chip, list, setup, card, faults, now_ns)?;
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
         let host = Narrow::new(host, setup.most_blocks);
-        let stack = Stack::new(NoLock::new(), TIMER, Erased::new(host), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
