@@ -408,7 +408,7 @@ impl Moves {
     /// destroy these data.
     pub fn ahead(&self, io: &Io, stack: &Stack, done: u32) -> Option<NonNull<[u8]>> {
         if self.direction == Direction::Write {
-            return Some(self.memory());
+            return self.part(done, self.bytes);
         }
         let by_cpu =
             |bytes| stack.with(|engine| engine.host().is_some_and(|driver| moves_by_cpu(driver, bytes)));
@@ -420,8 +420,14 @@ impl Moves {
             }
             end += next;
         }
-        let start = NonNull::new(self.start.0.as_ptr().wrapping_add(done as usize))?;
-        let bytes = end.saturating_sub(done) as usize;
+        self.part(done, end)
+    }
+
+    /// Returns the memory from its byte `from` up to, and without, its byte `end`; `None`: there is
+    /// none.
+    fn part(&self, from: u32, end: u32) -> Option<NonNull<[u8]>> {
+        let start = NonNull::new(self.start.0.as_ptr().wrapping_add(from as usize))?;
+        let bytes = end.saturating_sub(from) as usize;
         (bytes > 0).then_some(NonNull::slice_from_raw_parts(start, bytes))
     }
 
@@ -568,4 +574,20 @@ pub extern "C" fn mmcq_io_irq_ack(host: u32) -> i32 {
         interrupt.ack();
         MMCQ_OK
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_that_goes_on_maps_only_what_is_left() {
+        let mut memory = [0u8; 64];
+        let start = memory.as_mut_ptr();
+        let moves = Moves::new(1, (0, MMCQ_IO_FIFO), 64, start, Direction::Write).unwrap();
+        let part = |from| moves.part(from, 64).map(|part| (part.cast::<u8>().as_ptr(), part.len()));
+        assert_eq!(part(0), Some((start, 64)));
+        assert_eq!(part(48), Some((start.wrapping_add(48), 16)));
+        assert_eq!(part(64), None);
+    }
 }

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use mmcq::block::BlockDevice;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request, SlotId};
 use mmcq::host::Direction;
+use mmcq::task::Idle;
 
 /// Value of `op`: reads blocks into memory.
 pub const MMCQ_READ: u32 = 0;
@@ -191,7 +192,12 @@ impl Waiting {
     /// Continues the transfers of I/O functions. Returns true if one has ended.
     fn transfer(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let move_on = if self.has_transfers() { stack.with(|_| self.move_on.get()) } else { None };
-        move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform))
+        let has_ended = move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform));
+        if has_ended {
+            // A call that found no free slot, or no room for a mapping, tries again.
+            Idle::waker().wake_by_ref();
+        }
+        has_ended
     }
 
     /// Calls the callback of one request that has ended. Returns true if another request has ended
@@ -225,6 +231,8 @@ impl Waiting {
         if let Some(ahead) = ahead {
             ahead.end(platform);
         }
+        // A call that found no free slot, or no room for a mapping, tries again.
+        Idle::waker().wake_by_ref();
         // SAFETY: the request is valid until this call, and its function may be called from here;
         // the program promises both.
         unsafe { (submitted.done)(submitted.request.as_ptr(), code) };

@@ -342,6 +342,13 @@ fn a_thread_that_waits_never_sleeps_for_ever() {
     }
 }
 
+/// Tests a call that finds all slots taken, on a platform whose threads sleep on a condition
+/// variable: the end of a submitted request wakes the thread, and its second try gets the slot.
+#[test]
+fn a_thread_that_waits_for_a_slot_wakes_when_one_is_free() {
+    is_content("tests/full.c");
+}
+
 #[test]
 fn the_header_has_the_layout_and_the_codes_of_the_library() {
     let mut expected =

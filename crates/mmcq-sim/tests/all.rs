@@ -36,6 +36,7 @@ mod mappings;
 mod meddled;
 mod mshc;
 mod odd_cards;
+mod open_lost;
 mod open_mshc;
 mod open_sdhci;
 mod packed;

@@ -2,6 +2,7 @@
 //! may go, and no state of the card misinterprets later commands.
 
 use crate::{rig, timed};
+use mmcq::block::BlockDevice;
 use mmcq::card::{Options, Rest, Upkeep, power};
 use mmcq::engine::{Acknowledge, Config, DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Data, Direction, Phase, Timing};
@@ -291,6 +292,45 @@ fn a_card_that_the_supervisor_works_on_goes_off_afterwards() {
     let (commands, trace) = (rig.ills.borrow().commands, rig.trace());
     rig.until(rig.time.now() + 10_000 * MS);
     assert_eq!((rig.ills.borrow().commands, rig.trace()), (commands, trace), "the supply is off");
+    rig.checked();
+}
+
+/// Checks a call that cannot wait for the supervisor, because other clients have all slots: the
+/// supply stays on, and the call reports that. The loss that its flush has found is reported by the
+/// next flush.
+#[test]
+fn the_power_stays_where_full_slots_forbid_to_wait_for_the_supervisor() {
+    let rig = Rig::with("emmc-51-full", CACHED);
+    rig.one(rig.write(64, 8, 1)).result.unwrap();
+    rig.ills.borrow_mut().brown_out = true;
+    let mut off = pin!(power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short));
+    assert!(off.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    while rig.taken(RecoveryStep::Reinit) == 0 || !rig.stack.with(|engine| engine.is_idle()) {
+        rig.turn();
+    }
+    // The flush has ended, and its caller is not polled yet. The card answers no more, so the next
+    // request calls the supervisor.
+    rig.ills.borrow_mut().mute = true;
+    let mut reads = vec![rig.read(0, 8)];
+    while rig.taken(RecoveryStep::Reinit) == 1 {
+        timed::turn(rig.stack, &rig.model, &rig.time).unwrap();
+    }
+    let read = || Request::new(Kind::Read { lba: 0, blocks: 8 }, buffer(8, 0));
+    while let Ok(id) = rig.stack.with(|engine| engine.submit(read(), rig.time.now())) {
+        reads.push(id);
+    }
+    // The supervisor's first request takes the slot that is reserved for it.
+    rig.poll_supervisor();
+    let (result, scratch) = rig.drive(off);
+    assert_eq!(result, Err(Error::Full));
+    for read in reads {
+        assert!(rig.one(read).result.is_ok(), "the card is there again");
+    }
+    let device = BlockDevice::new(rig.stack);
+    assert_eq!(rig.drive(device.flush()), Err(Error::CacheLost));
+    assert_eq!(rig.drive(device.flush()), Ok(()), "once");
+    let (result, _) = rig.drive(power::power_off(rig.stack, &rig.found, scratch, power::Off::Short));
+    assert_eq!(result, Ok(()));
     rig.checked();
 }
 

@@ -308,7 +308,8 @@ fn what_comes_between_finds_the_controller_as_ever() {
 }
 
 /// Checks one fault at a time, in the middle of open transfers: the engine recovers, and no byte is
-/// wrong.
+/// wrong. The flush fails only where the response to a carrier is missing, since it may have shown
+/// an error of a complete write. It may be missing too if the DMA fails.
 #[test]
 fn faults_in_the_middle_are_recovered_from() {
     for (point, strike) in [
@@ -335,6 +336,12 @@ fn faults_in_the_middle_are_recovered_from() {
                 rig.write(30, 8);
                 rig.reads_back(30, 8);
                 rig.write(30, 3);
+                let flushed = rig.drive(BlockDevice::new(&rig.stack).flush());
+                let carried = rig.stack.with(|engine| engine.stats().not_continued) > 0;
+                let lost = carried && matches!(point, Point::Command | Point::Response);
+                let perhaps = carried && (point, strike) == (Point::Dma, Strike::Fail);
+                let right = flushed.is_err() == lost || perhaps;
+                assert!(right, "{point:?} {strike:?} {nth}: {flushed:?}");
                 rig.flush();
                 rig.reads_back(30, 3);
                 assert_eq!(faults.struck().len(), 1, "{point:?} {strike:?} {nth}");

@@ -37,9 +37,10 @@ const ROUNDS: u32 = 16;
 /// supervisor that is at work finishes its work.
 ///
 /// # Errors
-/// After these errors nothing was done, and the supply is still on. [`Error::Full`],
-/// [`Error::Suspended`] and [`Error::Reentered`]: the engine has refused the flush.
-/// [`Error::Changed`]: `card` is no longer in the slot.
+/// After these errors the supply is still on. [`Error::Full`], [`Error::Suspended`] and
+/// [`Error::Reentered`]: the engine has refused a request of this call, so call it again later. If
+/// the call has found a loss of data before that, the next flush reports it. [`Error::Changed`]:
+/// `card` is no longer in the slot.
 ///
 /// After any other error the supply is off. The error comes from the flush (data may be lost), from
 /// the notification, or from the switch of the supply. [`Error::CacheLost`]: writes are lost, for
@@ -55,12 +56,14 @@ pub async fn power_off<B: Platform, const N: usize>(
         return (Err(Error::Changed), session.into_scratch());
     }
     let mut flushed = take_away(stack).await;
-    if matches!(flushed, Err(Error::Full | Error::Suspended | Error::Reentered)) {
+    if flushed.is_err_and(is_refusal) {
         return (flushed.map(|_| ()), session.into_scratch());
     }
     if flushed != Ok(true) {
         // A supervisor that is at work would give the card to the engine afterwards.
-        await_supervisor(stack).await;
+        if let Err(refused) = await_supervisor(stack).await {
+            return (stays_on(stack, flushed.map(|_| ()), refused), session.into_scratch());
+        }
         // The supply is switched off in any case; the next flush reports what is lost by that.
         let lost = stack.with(|engine| {
             let before = engine.losses();
@@ -74,7 +77,29 @@ pub async fn power_off<B: Platform, const N: usize>(
     let flushed = flushed.map(|_| ());
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
     let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
-    (flushed.and(notified).and(supply), session.into_scratch())
+    let result = match supply {
+        Err(refused) if is_refusal(refused) => stays_on(stack, flushed, refused),
+        supply => flushed.and(notified).and(supply),
+    };
+    (result, session.into_scratch())
+}
+
+/// Returns whether a request with this error was not begun, and may be sent again.
+fn is_refusal(error: Error) -> bool {
+    matches!(error, Error::Full | Error::Suspended | Error::Reentered)
+}
+
+/// Returns the result of a call that leaves the supply on, because the engine has refused a request
+/// with this error. The error of the flush before it is for the next flush.
+fn stays_on<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    flushed: Result<(), Error>,
+    refused: Error,
+) -> Result<(), Error> {
+    if let Err(error) = flushed {
+        stack.with(|engine| engine.take_back_error(error));
+    }
+    Err(refused)
 }
 
 /// Flushes until the card holds no unwritten data, and at that moment removes the card from the
@@ -98,15 +123,21 @@ async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<b
 }
 
 /// Waits until the supervisor has finished the work for which the engine has asked it. The wait ends
-/// early if other clients bring new work again and again.
-async fn await_supervisor<B: Platform, const N: usize>(stack: &Stack<B, N>) {
+/// early if other clients bring new work again and again. Returns the error if the engine refuses to
+/// let the call wait, because all slots are full, for example.
+async fn await_supervisor<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<(), Error> {
     for _ in 0..ROUNDS {
         if !B::Profile::RECOVERS || !stack.with(|engine| engine.asks_for_help()) {
-            return;
+            return Ok(());
         }
         // A pause is not urgent, so it begins when the supervisor has finished.
-        let _ = stack.request(Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY)).await;
+        let pause = Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY);
+        match stack.request(pause).await.result {
+            Err(error) if is_refusal(error) => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 async fn notify<B: Platform, const N: usize>(

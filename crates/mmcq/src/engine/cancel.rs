@@ -47,15 +47,29 @@ impl Durability {
     /// client.
     #[cold]
     pub fn owe_untold(&mut self, slot: &Slot) {
-        match (slot.kind(), slot.result()) {
-            (_, Err(Error::CacheLost)) => self.owe_loss(),
-            (Kind::Flush, Err(Error::Program(status))) => self.owe_again(status),
+        if let Err(error) = slot.result() {
+            self.owe_error(matches!(slot.kind(), Kind::Flush), error);
+        }
+    }
+
+    /// Handles the error of a request that nobody is told. `of_flush`: the request was a flush, so
+    /// that a late error is one of earlier writes.
+    fn owe_error(&mut self, of_flush: bool, error: Error) {
+        match error {
+            Error::CacheLost => self.owe_loss(),
+            Error::Program(status) if of_flush => self.owe_again(status),
             _ => {}
         }
     }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Takes back the error of a flush whose caller reports something else to its client. The next
+    /// flush reports the loss that the error stands for.
+    pub(crate) fn take_back_error(&mut self, error: Error) {
+        self.durability.owe_error(true, error);
+    }
+
     /// Takes back a request of which the controller has got nothing yet: it is never sent, and its
     /// memory returns unchanged. Returns `None` and changes nothing if the request has begun, is
     /// over, or does not exist. The completion of a request that has begun comes as usual. Only the

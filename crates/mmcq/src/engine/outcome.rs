@@ -1,14 +1,16 @@
 //! The results of phases (commands with their data and busy): the controller's events are read, and
 //! the series of [`phases`](super::phases) continues, ends or has failed.
 
+use super::bus::Bus;
 use super::concurrent::Turn;
 use super::extras::Event;
+use super::lane::Lane;
 use super::phases::Stage;
 use super::slot::{NONE, State};
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host, Stage as FaultStage};
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
@@ -24,6 +26,17 @@ pub(super) fn not_written(status: u32) -> Error {
 #[inline]
 pub(super) fn past_end(direction: Direction) -> u32 {
     if direction == Direction::Read { R1::OUT_OF_RANGE } else { 0 }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether the R1 `status`, which came before the data or the busy of its command
+    /// failed, reports an error of an earlier write. Then the engine must use it: the card reports
+    /// such an error only once.
+    #[cold]
+    fn hears_in_failure<H>(&self, bus: &Bus<H>, status: u32) -> bool {
+        let is_status = matches!(bus.phase().command.resp, Resp::R1 | Resp::R1b);
+        is_status && status & R1::DEFERRED != 0 && !self.asks_what_is_ready()
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -217,8 +230,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.incident.lose_status();
         } else if judged && fault.response.is_some() {
             self.settle_at_end(if refused && alone { status & !R1::WP_VIOLATION } else { status });
-        } else if fault.response.is_some() && !refused {
-            self.heard_in_failure(status);
+        } else if fault.response.is_some() && !refused && self.lane.hears_in_failure(&self.bus, status) {
+            self.settle(status);
         }
         let error = match status & R1::OWN {
             0 if refused => Error::Protected,
@@ -227,17 +240,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => Error::Host(fault),
         };
         self.lane.fail(&mut self.incident, error);
-    }
-
-    /// Handles the R1 `status` that came before the data or the busy of its command failed. If it
-    /// reports an error of an earlier write, the engine must use it: the card reports such an error
-    /// only once.
-    #[cold]
-    fn heard_in_failure(&mut self, status: u32) {
-        let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
-        if is_status && status & R1::DEFERRED != 0 && !self.lane.asks_what_is_ready() {
-            self.settle(status);
-        }
     }
 
     /// Handles the response of CMD12 after the data of a transfer; `status` is the R1 in it. The

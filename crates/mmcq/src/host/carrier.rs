@@ -60,12 +60,14 @@ impl Carrier {
 
     /// Converts the driver's result of a carrier (data sent with a CMD13) to the result that the
     /// engine gets. For the engine, such a phase has data and no command, so its result has no
-    /// response. An error in the R1 of the CMD13 becomes a fault of the data.
+    /// response. An error in the R1 of the CMD13 becomes a fault of the data. If no R1 was received,
+    /// the fault is one of the command: this tells the engine that a status may be lost.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| {
-            // The response may have shown an error of an earlier write, which the card shows once.
+            // The card shows an error of an earlier write once, so perhaps in this response.
             self.told |= fault.response.map_or(0, |response| response.words[0] & R1::DEFERRED);
-            Fault { response: None, ..fault }
+            let stage = if fault.response.is_none() { Stage::Command } else { fault.stage };
+            Fault { stage, response: None, ..fault }
         })?;
         let status = R1(end.response.words[0]);
         self.told |= status.0 & R1::DEFERRED;
@@ -74,6 +76,15 @@ impl Carrier {
             return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
         }
         Ok(Done::default())
+    }
+
+    /// Ends a carrier that the driver drops because the controller reports no end of it. `status`:
+    /// the R1 of its CMD13, if that has come. If not, the R1 may have shown an error of an earlier
+    /// write. Then a later response reports an error, since the engine does not learn otherwise that
+    /// a response is lost.
+    #[cold]
+    pub fn drop_phase(&mut self, status: Option<u32>) {
+        self.told |= status.map_or(R1::ERROR, |status| status & R1::DEFERRED);
     }
 
     /// Reports errors that the card signalled in the CMD13 of earlier carriers (CMD13 that carry
@@ -100,9 +111,15 @@ mod tests {
     fn an_error_in_a_carrier_that_fails_is_told_later() {
         let mut carrier = Carrier::new();
         let r1 = Response { words: [0xd00 | R1::WP_VIOLATION, 0, 0, 0] };
-        for (response, later) in [(Some(r1), R1::WP_VIOLATION), (None, 0)] {
+        // Without a response the engine gets a fault of the command.
+        for (response, stage, later) in [(Some(r1), Stage::Data, R1::WP_VIOLATION), (None, Stage::Command, 0)]
+        {
             let fault = Fault { cause: Cause::Timeout, stage: Stage::Data, response };
-            assert_eq!(carrier.end(Err(fault)), Err(Fault { response: None, ..fault }));
+            assert_eq!(carrier.end(Err(fault)), Err(Fault { stage, response: None, ..fault }));
+            assert_eq!((told(&mut carrier), told(&mut carrier)), (later, 0));
+        }
+        for (status, later) in [(Some(r1.words[0]), R1::WP_VIOLATION), (Some(0xd00), 0), (None, R1::ERROR)] {
+            carrier.drop_phase(status);
             assert_eq!((told(&mut carrier), told(&mut carrier)), (later, 0));
         }
         // After a reset the card has no status any more.

@@ -72,6 +72,9 @@ pub enum Auto {
     Open,
     /// There is no command and no response, only data. An open-ended CMD18 or CMD25 (`command`) was
     /// sent earlier, and its transfer is still open on the card (needs [`Caps::continue_data`]).
+    ///
+    /// A driver may send the data with a command of its own. If the response to that is lost, the
+    /// fault is one of [`Stage::Command`]: the response may have shown an error of earlier data.
     Continue,
     /// The controller sends CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,

@@ -229,6 +229,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn extend_help(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn note_flushed(&mut self) -> bool = false;
+        pub(crate) fn take_back_error(&mut self, error: Error) = { let _ = error; };
         pub(crate) fn restore_packs(&mut self, told: bool) = { let _ = told; };
         pub(crate) fn leave_flushed(&mut self) -> bool = false;
     }

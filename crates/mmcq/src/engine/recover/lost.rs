@@ -8,7 +8,7 @@ use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, Kind};
 use super::{RecoveryStep, ServiceRequest};
-use crate::host::{Auto, Host};
+use crate::host::{Auto, Fault, Host, Stage as FaultStage};
 use crate::sched::Profile;
 use crate::sched::tasks::Why;
 use crate::spec::command::Resp;
@@ -18,7 +18,12 @@ impl Incident {
     /// Notes that the status of earlier writes may be lost with the response of the failed phase.
     /// Without recovery these writes are not sent again: the lost status counts as an error.
     pub fn note_lost_status<H, P: Profile>(&mut self, bus: &Bus<H>) {
-        let lost = bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
+        // Data that continue a transfer have no response, unless their driver sends them with a
+        // command of its own (a carrier). Such a driver reports a lost response as a failed command.
+        let carried =
+            matches!(self.failed.error(), Some(Error::Host(Fault { stage: FaultStage::Command, .. })));
+        let sent = bus.phase().auto != Auto::Continue || carried;
+        let lost = sent && bus.phase().command.resp != Resp::None;
         if P::RECOVERS {
             self.status_lost |= lost;
         } else if lost {

@@ -313,6 +313,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         (active.heard.map(Response::short), Some(first))
     }
 
+    /// Returns the first word of the response of the phase in progress; `None` if no good response
+    /// was seen so far.
+    pub(super) fn response_so_far(&self) -> Option<u32> {
+        let active = self.active.as_ref()?;
+        let answered = active.seen & (INT_COMMAND | COMMAND_ERRORS) == INT_COMMAND;
+        answered.then(|| self.response(active.resp).words[0])
+    }
+
     pub(super) fn response(&self, resp: Resp) -> Response {
         let word = |at: u16| self.regs.read32(L::AT.response + 4 * at);
         match resp {

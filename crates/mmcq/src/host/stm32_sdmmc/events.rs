@@ -178,6 +178,14 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.read32(RESPONSE_INDEX) & 0x3f != u32::from(active.index)
     }
 
+    /// Returns the first word of the response of the phase in progress; `None` if no good response
+    /// was seen so far.
+    pub(super) fn response_so_far(&self) -> Option<u32> {
+        let active = self.active.as_ref()?;
+        let answered = active.seen & active.command_good() != 0 && !self.answers_another(active);
+        answered.then(|| self.response(active.resp).words[0])
+    }
+
     fn response(&self, resp: Resp) -> Response {
         let word = |n: u16| self.regs.read32(RESPONSE_1 + 4 * n);
         match resp {

@@ -100,6 +100,9 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> OpenStm32Sdmmc<R, D, S
     /// Forgets the open transfer (a write that was not ended on the card), because the lines or the
     /// whole controller are reset.
     fn forget(&mut self) {
+        if self.plain == Plain::Carrier {
+            self.carrier.drop_phase(self.host.response_so_far());
+        }
         (self.open, self.plain) = (None, Plain::Other);
     }
 }

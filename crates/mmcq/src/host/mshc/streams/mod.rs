@@ -255,6 +255,9 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     /// Forgets the open transfer (a CMD18 or CMD25 that was not ended), because the lines or the
     /// whole controller are reset.
     fn forget(&mut self) {
+        if self.plain == Plain::Carrier {
+            self.carrier.drop_phase(self.host.response_so_far());
+        }
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;
     }

@@ -236,6 +236,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         if let Some(Open::Stops(_)) = self.open.take() {
             self.leave_stops();
         }
+        if self.plain == Plain::Carrier {
+            self.carrier.drop_phase(self.host.response_so_far());
+        }
         (self.run, self.plain) = (None, Plain::Other);
         self.resets = Resets::Over;
     }
