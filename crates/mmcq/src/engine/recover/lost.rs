@@ -17,12 +17,13 @@ use crate::spec::response::R1;
 impl Incident {
     /// Notes that the status of earlier writes may be lost with the response of the failed phase.
     /// Without recovery these writes are not sent again: the lost status counts as an error.
-    pub fn note_lost_status<H, P: Profile>(&mut self, bus: &Bus<H>) {
+    pub fn note_lost_status<H: Host, P: Profile>(&mut self, bus: &Bus<H>) {
         // Data that continue a transfer have no response, unless their driver sends them with a
         // command of its own (a carrier). Such a driver reports a lost response as a failed command.
-        let carried =
-            matches!(self.failed.error(), Some(Error::Host(Fault { stage: FaultStage::Command, .. })));
-        let sent = bus.phase().auto != Auto::Continue || carried;
+        // No driver of a bus in SPI mode has carriers.
+        let carried = !H::ONE_LINE
+            && matches!(self.failed.error(), Some(Error::Host(Fault { stage: FaultStage::Command, .. })));
+        let sent = !H::CONTINUES || bus.phase().auto != Auto::Continue || carried;
         let lost = sent && bus.phase().command.resp != Resp::None;
         if P::RECOVERS {
             self.status_lost |= lost;
