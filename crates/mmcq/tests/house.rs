@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const METHODS_MAX: usize = 368;
-const FILES_MAX: usize = 37;
+const METHODS_MAX: usize = 364;
+const FILES_MAX: usize = 35;
 /// Largest allowed number of methods in a circle of calls.
 const CIRCLE_MAX: usize = 9;
 

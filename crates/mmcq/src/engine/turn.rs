@@ -426,7 +426,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     }
                     Tail::Batch => self.begin_transfer(first, true, now_ns),
                     Tail::Unknown => {
-                        let first = self.pick_longer_run(first);
+                        let mut first = first;
+                        if self.bus.may_continue() && !self.incident.is_open() {
+                            let streams = self.lane.streams();
+                            let limits = self.bus.limits(&self.config, &self.incident, streams);
+                            first = self.order.pick_longer_run(&self.slots, &mut self.batch, limits, first);
+                        }
                         self.begin_transfer(first, false, now_ns);
                         self.claim_fast_end();
                     }

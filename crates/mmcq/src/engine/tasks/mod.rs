@@ -38,7 +38,7 @@ use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Data, Direction, DmaError, Host, Phase};
 use crate::sched::tasks::{Mode, Step, Task, Tasks};
-use crate::sched::{Lanes, Profile, TaskStats};
+use crate::sched::{Lanes, Profile, SdTaskQueue, TaskStats};
 use crate::spec::command::emmc;
 
 /// Time in ns after which an empty queue of the card is switched off, so that the card can be put
@@ -193,6 +193,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.equip(&mut self.bus);
         }
         has
+    }
+
+    /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
+    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
+    /// is found beside the register of the cache. And the engine must have memory of its own for
+    /// registers ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card
+    /// has addresses of 38 bits, or the queue is too small to be of use.
+    ///
+    /// The queue of some cards damages data without an error.
+    /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity
+    /// for that.
+    pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
+        self.blockers.close_fast();
+        let known = self.card.queue_register(self.services.memory().page()).is_some();
+        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
     /// Sets whether the card's queue is used for all ordinary reads and writes, and not only while
