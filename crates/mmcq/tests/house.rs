@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const METHODS_MAX: usize = 364;
-const FILES_MAX: usize = 35;
+const METHODS_MAX: usize = 359;
+const FILES_MAX: usize = 29;
 /// Largest allowed number of methods in a circle of calls.
 const CIRCLE_MAX: usize = 9;
 

@@ -182,6 +182,11 @@ impl Incident {
         self.status_lost = true;
     }
 
+    /// Returns whether such a response is lost, and forgets it.
+    pub fn take_status_lost(&mut self) -> bool {
+        core::mem::take(&mut self.status_lost)
+    }
+
     /// Forgets which measures of recovery were taken, since another failure begins.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
@@ -443,16 +448,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Resets the controller after the supervisor has stopped in the middle of a tuning. Until a
-    /// reset, the controller accepts only tuning blocks.
-    pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
-        self.batch.forget();
-        self.incident.failed.with(Error::Silent);
-        self.incident.failed.forget_status();
-        self.begin_pass(Error::Silent, now_ns);
-        self.reset_all(now_ns);
-    }
-
     /// Resets the whole controller.
     fn reset_all(&mut self, now_ns: u64) {
         self.incident.spend(RecoveryStep::Reset);
@@ -586,7 +581,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (self.incident.untuned || self.incident.class.damaged() && self.bus.wire().is_tuned());
         if P::RECOVERS && better && self.incident.spend_retune(self.supervisor.helping(), now_ns) {
             self.incident.unheard = true;
-            self.settle_unknown();
+            self.incident.lose_status();
+            self.settle_pass();
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if self.incident.spend(RecoveryStep::Reset) {

@@ -9,7 +9,6 @@
 //! A late error in a queue names no write. So all writes whose status is not known are suspects.
 //! They are written again, in order and one at a time, and each gets its own result.
 
-use super::super::SlotId;
 use super::super::lane::Lane;
 use super::super::slot::{State, bits};
 use super::{Engine, Turn};
@@ -29,7 +28,7 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the tasks that wait on the card back into the engine's queue.
-    pub(super) fn call_back(&mut self, now_ns: u64) {
+    pub(in super::super) fn call_back(&mut self, now_ns: u64) {
         if !self.lane.is_queued() {
             return;
         }
@@ -113,30 +112,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.forget();
-        }
-    }
-
-    /// Puts the requests of all tasks of the card's queue back to the engine's queue, before an
-    /// initialisation, which leaves the card's queue empty and off.
-    pub(in super::super) fn call_back_tasks(&mut self, now_ns: u64) {
-        self.call_back(now_ns);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.reset();
-        }
-    }
-
-    /// Ends the use of a request's memory that its owner drops, if the request is a task that waits
-    /// on the card: takes the tasks back from the card.
-    #[inline(always)]
-    pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
-        if self.lane.engine_has_memory() {
-            // The request ends by itself, or the command queue engine is halted.
-            return;
-        }
-        let ours = self.slots.at(id.index).generation() == id.generation;
-        if ours && self.lane.tasks().is_some_and(|tasks| tasks.has(id.index)) {
-            self.call_back(now_ns);
-            self.timers.wake_now();
         }
     }
 
