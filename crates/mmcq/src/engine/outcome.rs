@@ -347,7 +347,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // test.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
-        if bad != 0 && self.rewrite_suspects(bad) || self.lane.pack_keeps(status) {
+        if bad != 0 && self.lane.is_queued() && self.suspect_several(bad) || self.lane.pack_keeps(status) {
             return;
         }
         if told != 0 {
@@ -418,24 +418,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles a status (R1) of the card that shows an exception event, or an error of an earlier
-    /// write.
+    /// write. The requests that the error may belong to get it. They are those of the last transfer
+    /// that are not complete, also if a part of them is still to be sent. If there is no such
+    /// request, the next flush reports the error.
     #[cold]
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {
         if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
             self.supervisor.exception_seen(&mut self.timers);
         }
-        if status & R1::DEFERRED != 0 {
-            self.late_error(status);
+        if status & R1::DEFERRED == 0 {
+            return;
         }
-    }
-
-    /// Finds the requests that a late programming error may belong to, and gives them the error.
-    /// `status` is the R1 with its error bits. The requests are those of the last transfer that are
-    /// not complete, also if a part of them is still to be sent. If there is no such request, the
-    /// next flush reports the error.
-    #[cold]
-    pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
         if self.batch.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.batch.members() {

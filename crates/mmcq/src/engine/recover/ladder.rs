@@ -341,7 +341,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A failed flush reports the error or the loss of earlier writes.
             let told = if P::RECOVERS && flushes { self.durability.flushed::<P>().err() } else { None };
             let error = told.unwrap_or(error);
-            return self.control_failed(error, now_ns);
+            return match self.slots.at(self.lane.control()).kind() {
+                // The memory of a partition access, or of a flush by register, must be unmapped first.
+                Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
+                _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
+                _ => self.end_control(Err(error)),
+            };
         }
         self.order.return_members(&mut self.slots, &self.batch, false, error, now_ns);
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
@@ -354,16 +359,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.again = false;
         if P::RECOVERS {
             self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
-        }
-    }
-
-    /// Ends, with this error, a request other than a read or write after recovery has failed.
-    fn control_failed(&mut self, error: Error, now_ns: u64) {
-        match self.slots.at(self.lane.control()).kind() {
-            // The memory of a partition access, or of a flush by register, must be unmapped first.
-            Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
-            _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
-            _ => self.end_control(Err(error)),
         }
     }
 
@@ -505,5 +500,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.failed.forget_status();
         self.begin_pass(Error::Silent, now_ns);
         self.reset_all(now_ns);
+    }
+
+    /// Takes the next measure for a card that does not come back to `tran`.
+    pub(super) fn escalate(&mut self, now_ns: u64) {
+        if P::RECOVERS && self.timers.incident_is_over(now_ns) {
+            return self.dead(now_ns);
+        }
+        // Outside of the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not
+        // return its status does not return to the user area either. But a tuning is better than to
+        // give the card up.
+        let last = self.incident.is_spent(RecoveryStep::Reset)
+            && self.incident.is_spent(RecoveryStep::Reinit)
+            && self.incident.is_spent(RecoveryStep::PowerCycle);
+        let better = (last || self.services.memory().area().is_user())
+            && (self.incident.untuned || self.incident.class.damaged() && self.bus.wire().is_tuned());
+        if P::RECOVERS && better && self.incident.spend_retune(self.supervisor.helping(), now_ns) {
+            self.incident.unheard = true;
+            self.incident.lose_status();
+            self.settle_pass();
+            return self.ask_help(ServiceRequest::Retune, now_ns);
+        }
+        if self.incident.spend(RecoveryStep::Reset) {
+            self.incident.begin_pass(self.lane.busy_mut());
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Reset, now_ns);
+            return self.reset(Recovery::All, now_ns);
+        }
+        self.recover_lost_card(now_ns);
     }
 }

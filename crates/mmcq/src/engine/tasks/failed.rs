@@ -140,14 +140,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Checks a status of the card for an error of an earlier write, while the card's queue is on.
     /// Returns true if the error may belong to several writes; they are then written again.
-    #[inline(always)]
-    pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
-        self.lane.is_queued() && self.suspect_several(status)
-    }
-
     #[cold]
     #[inline(never)]
-    fn suspect_several(&mut self, status: u32) -> bool {
+    pub(in super::super) fn suspect_several(&mut self, status: u32) -> bool {
         let settling = self.slots.settling();
         // With the command queue engine, the write that was executed last may still be a task.
         let several = self.lane.is_driven() || settling & settling.wrapping_sub(1) != 0;

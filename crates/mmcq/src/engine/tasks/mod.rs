@@ -26,7 +26,9 @@ mod steps;
 use super::batch::{Batch, Limits};
 use super::blockers::TASKS;
 use super::bus::{NO_PHASE, SLACK_NS};
+use super::card::Card;
 use super::deadline::first_look_ns;
+use super::durability::Durability;
 use super::fast::FastKind;
 use super::lane::Lane;
 use super::order::Order;
@@ -176,6 +178,22 @@ impl<P: Profile> Order<P> {
     }
 }
 
+impl<const N: usize> Slots<N> {
+    /// Returns whether this request, which goes as one task, is a durable write that needs no flush
+    /// after it. Without a cache any task is enough; with a cache the task must be a reliable write.
+    #[cold]
+    fn is_reliable_task(&self, card: &Card, ledger: &Durability, index: u8) -> bool {
+        let slot = self.at(index);
+        let Kind::Write { lba, blocks } = slot.kind() else { return false };
+        let Some(target) = card.target() else { return false };
+        let cached = target.flush != FlushBy::Status;
+        slot.rules() == Rules::DURABLE
+            && !self.owe_flush()
+            && !ledger.owes_loss()
+            && (!cached || card.abilities().reliable(lba, blocks))
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
     /// queue that was given up is tried again. Must be called again after
@@ -243,30 +261,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// not: nothing may be sent between its pieces.
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
-        if slot.rules() == Rules::NONE {
-            let most = self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
-            let most = self.lane.task_blocks(most);
-            let whole = slot.span().is_some_and(|(_, _, blocks)| blocks <= most);
-            return whole && slot.moved_blocks() == 0 && !slot.solo();
-        }
-        self.is_reliable_task(index)
-    }
-
-    /// Returns whether this is a durable write that needs no flush after it when it is sent as one
-    /// task. Without a cache any task is enough; with a cache the task must be a reliable write.
-    #[cold]
-    fn is_reliable_task(&self, index: u8) -> bool {
-        let slot = self.slots.at(index);
-        let Kind::Write { lba, blocks } = slot.kind() else { return false };
-        let Some(target) = self.card.target() else { return false };
-        let cached = target.flush != FlushBy::Status;
         let most = self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
-        let one = slot.moved_blocks() == 0 && blocks <= self.lane.task_blocks(most);
-        slot.rules() == Rules::DURABLE
-            && one
-            && !self.slots.owe_flush()
-            && !self.durability.owes_loss()
-            && (!cached || self.card.abilities().reliable(lba, blocks))
+        let most = self.lane.task_blocks(most);
+        let whole = slot.span().is_some_and(|(_, _, blocks)| blocks <= most) && slot.moved_blocks() == 0;
+        match slot.rules() {
+            Rules::NONE => whole && !slot.solo(),
+            _ => whole && self.slots.is_reliable_task(&self.card, &self.durability, index),
+        }
     }
 
     /// Returns whether the engine may use the card's queue now: no cause stops the queue, and the

@@ -111,14 +111,6 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles `status`, the R1 of CMD44 or CMD45. If the card still programs, that status
-    /// completes no write.
-    fn settle_idle(&mut self, status: u32) {
-        if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
-            self.settle(status);
-        }
-    }
-
     /// Sends a command for the card's queue that transfers no data and causes no busy, such as
     /// CMD44. `step`: what the command does, so that its response is handled accordingly.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
@@ -261,17 +253,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 self.lane.go_idle::<H>(&mut self.timers, now_ns);
             }
-            (Event::Done(status), Step::Params) => {
-                self.settle_idle(status);
+            (Event::Done(status), Step::Params | Step::Address) => {
+                // While the card still programs, its status completes no write.
+                if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
+                    self.settle(status);
+                }
                 if status & R1::OWN != 0 {
                     return self.lane.fail(&mut self.incident, Error::Card(status));
                 }
-                self.send_described(now_ns);
-            }
-            (Event::Done(status), Step::Address) => {
-                self.settle_idle(status);
-                if status & R1::OWN != 0 {
-                    return self.lane.fail(&mut self.incident, Error::Card(status));
+                if step == Step::Params {
+                    self.send_described(now_ns);
+                    return;
                 }
                 if let Some(tasks) = self.lane.tasks_mut() {
                     tasks.announced(now_ns);
