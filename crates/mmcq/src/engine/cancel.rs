@@ -1,10 +1,12 @@
 //! Requests that no client waits for any more, and their buffers.
 
 use super::durability::Durability;
+use super::phases::Stage;
 use super::slot::{Slot, Slots, State};
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
 use crate::sched::Profile;
+use crate::sched::tasks::Why;
 
 impl<const N: usize> Slots<N> {
     /// Returns whether the request waits, and none of its blocks can have changed on the card. A
@@ -175,5 +177,48 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let own = |&index: &u8| self.slots.at(index).buf().claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;
         self.slots.give_up(index)
+    }
+
+    /// Ends the request `id` because its memory goes out of scope, with an error if it has no
+    /// result yet. If the controller still transfers its data, that transfer is stopped first.
+    pub(super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
+        let _ = self.cancel(id);
+        if self.slots.at(id.index).generation() != id.generation {
+            return;
+        }
+        // A request that the command queue engine has ends by itself, or this engine is halted.
+        let queued = !self.lane.engine_has_memory() && self.lane.tasks().is_some_and(|t| t.has(id.index));
+        if queued {
+            // The task waits on the card.
+            self.call_back(now_ns);
+            self.timers.wake_now();
+        }
+        let slot = self.slots.at(id.index);
+        match slot.state() {
+            State::Queued => {
+                self.order.turn_down(&mut self.slots, id.index, Error::Silent);
+            }
+            State::Settling => {
+                self.slots.stop_settling(id.index);
+                self.incident.give_up(id.index);
+                self.slots.end_with(id.index, Err(Error::Silent));
+            }
+            // The command queue engine has the request: its task ends by itself, or the command
+            // queue engine is halted.
+            State::Active if self.lane.engine_has(id.index) => {}
+            // A policy has panicked when the end of this transfer was reported to it.
+            State::Active if self.lane.is_idle() => self.slots.end_with(id.index, Err(Error::Silent)),
+            State::Active => self.stop_transfer(now_ns),
+            State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
+        }
+    }
+
+    /// Stops the controller's DMA: the transfer in progress fails.
+    pub(super) fn stop_transfer(&mut self, now_ns: u64) {
+        if self.lane.is_idle() && self.lane.engine_has_memory() {
+            self.take_tasks_away(Why::Silent, now_ns);
+        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus | Stage::Pause | Stage::Recover(_)) {
+            self.lane.fail(&mut self.incident, Error::Silent);
+        }
     }
 }

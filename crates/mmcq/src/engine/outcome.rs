@@ -347,7 +347,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // test.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
-        if bad != 0 && self.rewrite_suspects(bad) || self.lane.pack_keeps(status) {
+        if bad != 0 && self.lane.is_queued() && self.suspect_several(bad) || self.lane.pack_keeps(status) {
             return;
         }
         if told != 0 {
@@ -361,25 +361,75 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         );
     }
 
+    /// Decides the results of the writes that were sent before the failed transfer, after recovery
+    /// has read the card's status. The status says whether the card has programmed them. If no
+    /// status was read, the writes are sent once more; an engine without recovery fails them.
+    pub(super) fn settle_pass(&mut self) {
+        let status = self.incident.failed().status();
+        if !P::RECOVERS {
+            let known = if status == 0 { R1::ERROR } else { status };
+            if self.lane.recovered_run::<H>(&mut self.durability) && known & R1::DEFERRED != 0 {
+                self.durability.owe(known);
+            }
+            return if self.slots.is_settling() {
+                self.settle(known)
+            };
+        }
+        let lost = self.incident.take_status_lost() || status == 0;
+        // An error of an earlier piece, or of one that has left the cache since.
+        let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
+        // An error of the failed read is its own. Its response, if it came, has shown errors of
+        // writes before.
+        let own = self.lane.read_failed(&self.batch, &self.slots);
+        if !own || status & R1::CARD_ECC_FAILED == 0 {
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
+        }
+        // The protection error of a refused write is its own too.
+        let writes = self.batch.direction() == Direction::Write && !self.lane.has_control();
+        let failed = |&index: &u8| self.slots.at(index).state() == State::Active;
+        let refused = writes && self.batch.members().iter().any(failed);
+        let status = match (own, refused) {
+            (true, _) => status & !R1::DEFERRED,
+            (_, true) => status & !R1::WP_VIOLATION,
+            _ => status,
+        };
+        let bad = status & R1::DEFERRED != 0;
+        let unowned = self.lane.recovered_run::<H>(&mut self.durability);
+        if unowned && (bad || lost) {
+            self.durability.owe_late::<N, P>(
+                &mut self.slots,
+                &mut self.record,
+                &self.card,
+                if bad { status } else { R1::ERROR },
+            );
+        }
+        if self.slots.is_settling() {
+            if lost && !bad { self.incident.doubt(&mut self.slots) } else { self.settle(status) }
+        }
+        let piece = self.durability.take_piece();
+        if piece && bad {
+            self.slots.fail_begun_writes(not_written(status));
+        } else if piece && lost {
+            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
+        }
+        if lost || told {
+            self.batch.restart_pieces(&mut self.slots);
+        }
+    }
+
     /// Handles a status (R1) of the card that shows an exception event, or an error of an earlier
-    /// write.
+    /// write. The requests that the error may belong to get it. They are those of the last transfer
+    /// that are not complete, also if a part of them is still to be sent. If there is no such
+    /// request, the next flush reports the error.
     #[cold]
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {
         if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
             self.supervisor.exception_seen(&mut self.timers);
         }
-        if status & R1::DEFERRED != 0 {
-            self.late_error(status);
+        if status & R1::DEFERRED == 0 {
+            return;
         }
-    }
-
-    /// Finds the requests that a late programming error may belong to, and gives them the error.
-    /// `status` is the R1 with its error bits. The requests are those of the last transfer that are
-    /// not complete, also if a part of them is still to be sent. If there is no such request, the
-    /// next flush reports the error.
-    #[cold]
-    pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
         if self.batch.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.batch.members() {

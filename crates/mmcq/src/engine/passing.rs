@@ -20,10 +20,9 @@
 //! and only on a host that can continue a transfer. On other hosts, as many loads in the laboratory
 //! become slower by overtaking as become faster.
 
-use super::Engine;
-use super::order::may_lead;
+use super::batch::{Batch, Limits};
+use super::order::{Order, may_lead};
 use super::slot::{NONE, Rules, Slots, bits};
-use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
 
@@ -44,74 +43,73 @@ impl<const N: usize> Slots<N> {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<P: Profile> Order<P> {
     /// Returns the request that starts next: `picked`, or the first of a longer run of contiguous
-    /// requests that may go before it.
-    #[inline(always)]
-    pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
-        if self.bus.may_continue() { self.passed_by(picked) } else { picked }
-    }
-
+    /// requests that may go before it. `batch`: place for the runs that are compared. `limits`:
+    /// those of the next transfer.
     #[inline(never)]
-    fn passed_by(&mut self, picked: u8) -> u8 {
-        let slot = self.slots.at(picked);
-        let (reads, writes) = (self.slots.queued_reads(), self.slots.queued_writes());
+    pub fn pick_longer_run<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        batch: &mut Batch<N>,
+        limits: Limits,
+        picked: u8,
+    ) -> u8 {
+        let slot = slots.at(picked);
+        let (reads, writes) = (slots.queued_reads(), slots.queued_writes());
         let waits = reads | writes;
         let ordinary = slot.rules() == Rules::NONE && !slot.solo() && slot.moved_blocks() == 0;
-        let one_way = (reads == 0 || writes == 0) && !self.slots.has_barrier();
+        let one_way = (reads == 0 || writes == 0) && !slots.has_barrier();
         let others = waits & waits.wrapping_sub(1) != 0;
-        if !(ordinary && one_way && others)
-            || self.incident.is_open()
-            || !self.order.policy().yields()
-            || self.order.tails().is_none()
-        {
+        let waiting = ordinary && one_way && others;
+        if !waiting || !self.policy().yields() || self.tails().is_none() {
             return picked;
         }
-        if let Some(next) = self.lane.streams().open().filter(|_| H::CONTINUES).map(|open| open.next) {
-            let goes_on =
-                |&index: &u8| self.slots.span(index).start == next && self.slots.passes(index, picked);
+        if let Some(next) = limits.floor {
+            let goes_on = |&index: &u8| slots.span(index).start == next && slots.passes(index, picked);
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;
             };
-            let (oldest, limits) = (
-                self.slots.span(picked).age,
-                self.bus.limits(&self.config, &self.incident, self.lane.streams()),
-            );
-            self.batch.collect(&self.slots, index, limits);
-            let (blocks, most) = (self.batch.blocks(), self.config.fair_blocks.saturating_mul(ON));
-            let passes = self.order.tails_mut().is_some_and(|hold| hold.try_pass(oldest, blocks, most));
+            batch.collect(slots, index, limits);
+            let (oldest, most) = (slots.span(picked).age, limits.fair_blocks.saturating_mul(ON));
+            let passes = self.tails_mut().is_some_and(|hold| hold.try_pass(oldest, batch.blocks(), most));
             return if passes { index } else { picked };
         }
-        let room = self.slots.free_count() as usize >= N / 4;
-        if room { self.longest(picked, waits) } else { picked }
+        let room = slots.free_count() as usize >= N / 4;
+        if room { self.longest(slots, batch, limits, picked, waits) } else { picked }
     }
 
     /// Returns the first request of the longest run (contiguous requests of one direction) that
     /// waits, if that run may go before `picked`. Otherwise returns `picked`.
-    fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
-        let (oldest, limits) =
-            (self.slots.span(picked).age, self.bus.limits(&self.config, &self.incident, self.lane.streams()));
+    fn longest<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        batch: &mut Batch<N>,
+        limits: Limits,
+        picked: u8,
+        waits: SlotSet,
+    ) -> u8 {
+        let oldest = slots.span(picked).age;
         let (mut left, mut longest, mut blocks) = (waits, NONE, 0);
         let mut first = picked;
         // Each turn of the loop removes one run; the first is the run of the picked request.
         loop {
-            self.batch.collect(&self.slots, first, limits);
+            batch.collect(slots, first, limits);
             let mut away = 0;
-            for &index in self.batch.members() {
+            for &index in batch.members() {
                 left &= !(1 << index);
-                away = away.max(self.slots.span(index).age.wrapping_sub(oldest));
+                away = away.max(slots.span(index).age.wrapping_sub(oldest));
             }
-            if self.batch.blocks() > blocks && (longest == NONE || away <= PASSES) {
-                (longest, blocks) = (first, self.batch.blocks());
+            if batch.blocks() > blocks && (longest == NONE || away <= PASSES) {
+                (longest, blocks) = (first, batch.blocks());
             }
             if left & left.wrapping_sub(1) == 0 {
                 break;
             }
             first = left.trailing_zeros() as u8;
         }
-        let fair_blocks = self.config.fair_blocks;
-        let passes = longest != picked && longest != NONE && self.slots.passes(longest, picked);
-        let Some(hold) = self.order.tails_mut().filter(|_| passes) else { return picked };
-        if hold.try_pass(oldest, blocks, fair_blocks) { longest } else { picked }
+        let passes = longest != picked && longest != NONE && slots.passes(longest, picked);
+        let Some(hold) = self.tails_mut().filter(|_| passes) else { return picked };
+        if hold.try_pass(oldest, blocks, limits.fair_blocks) { longest } else { picked }
     }
 }

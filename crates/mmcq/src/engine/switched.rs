@@ -6,13 +6,15 @@
 //! - *The cache of an SD card.* The supervisor restores it, and reports that by
 //!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.
 //! - *The report of failed packs* (packed commands of an eMMC). The supervisor restores it, and
-//!   reports that by [`Engine::restore_packs`]. Otherwise no packs are used.
+//!   reports that by [`Engine::restore_packs`](super::Engine::restore_packs). Otherwise no packs are used.
 //! - *A card's command queue.* The engine switches it on before the next task. Without its cache
 //!   the queue of an SD card is not used.
 
+use super::FlushBy;
 use super::blockers::Blockers;
+use super::card::Card;
 use super::lane::Lane;
-use super::{Engine, FlushBy};
+use super::supervisor::Supervisor;
 use crate::host::{Direction, Host, Timing, Width};
 use crate::sched::packs::Packs;
 use crate::sched::{Lanes, Profile};
@@ -34,6 +36,19 @@ pub(crate) type Mode = (Timing, Width, u32);
 
 impl SwitchedOn {
     pub const NOTHING: SwitchedOn = SwitchedOn { cache: None, packs: false, mode: None };
+
+    /// Returns which features of this card have to be restored after an initialisation.
+    pub(super) fn of<E, T: Lanes>(card: &Card, lane: &Lane<E, T>, supervisor: &Supervisor) -> SwitchedOn {
+        let flush = card.target().as_ref().map(|target| target.flush);
+        let used = |packs: &Packs| {
+            [Direction::Read, Direction::Write].iter().any(|&direction| packs.most(direction) > 0)
+        };
+        SwitchedOn {
+            cache: flush.filter(|flush| matches!(flush, FlushBy::SdCache { .. })),
+            packs: lane.packs().is_some_and(used),
+            mode: supervisor.upkeep().mode(),
+        }
+    }
 }
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -45,28 +60,5 @@ impl<E, T: Lanes> Lane<E, T> {
             packs.begin_anew();
         }
         blockers.close_fast();
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns which features have to be restored after an initialisation.
-    pub(crate) fn switched_on(&self) -> SwitchedOn {
-        let flush = self.card.target().as_ref().map(|target| target.flush);
-        let used = |packs: &Packs| {
-            [Direction::Read, Direction::Write].iter().any(|&direction| packs.most(direction) > 0)
-        };
-        SwitchedOn {
-            cache: flush.filter(|flush| matches!(flush, FlushBy::SdCache { .. })),
-            packs: self.lane.packs().is_some_and(used),
-            mode: self.supervisor.upkeep().mode(),
-        }
-    }
-
-    /// Allows packed commands again after an initialisation of the card, if the card was set
-    /// (`told`) to report packed commands that fail.
-    pub(crate) fn restore_packs(&mut self, told: bool) {
-        if let Some(packs) = self.lane.packs_mut() {
-            packs.restore(told);
-        }
     }
 }

@@ -4,7 +4,8 @@
 //! - find out whether a request or command is in progress;
 //! - handle the interrupt of an I/O card;
 //! - find out for which phase a waiting caller waits;
-//! - store the wakers of requests.
+//! - store the wakers of requests and of the supervisor;
+//! - end the supervisor.
 //!
 //! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
 //! any code.
@@ -229,5 +230,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(crate) fn has_stale_waker(&self) -> bool {
         self.slots.stale().is_some()
+    }
+
+    /// Ends the supervisor, which then returns [`Event::Dismissed`](crate::card::Event::Dismissed)
+    /// and its scratch memory. Returns false if the supervisor is working, or there is none; try
+    /// again later. The supervisor ends when it is polled next, so wake it.
+    pub fn dismiss_supervisor(&mut self) -> bool {
+        self.supervisor.dismiss(&mut self.timers, &mut self.blockers, &mut self.card)
+    }
+
+    /// Sets the waker to call when help is needed; the engine itself wakes nothing. While a waker
+    /// is set (and after [`take_service_request`](Self::take_service_request)) the engine waits for
+    /// help, and keeps one slot free for urgent requests. `None`: there is no supervisor any more.
+    /// Returns the waker that is not used any more, to be dropped outside of any lock.
+    #[must_use = "to be dropped outside of any lock"]
+    pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        if !P::RECOVERS {
+            return waker;
+        }
+        // Without a supervisor no slot is reserved.
+        let kept = u8::from(waker.is_some());
+        self.blockers.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
+        self.supervisor.set_waker(&mut self.timers, &mut self.blockers, waker, self.lane.is_idle())
+    }
+
+    /// Takes the supervisor's waker if the supervisor has to be woken: the engine needs its help,
+    /// or the card's rest (sleep or stopped clock) is over. Otherwise returns `None`.
+    pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
+        self.supervisor.take_waker()
     }
 }

@@ -18,6 +18,7 @@ use super::timers::{NEVER, later};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
+use crate::sched::tasks::Why;
 
 /// Largest number of turns in one call, for each slot. A turn starts a command on the bus, takes a
 /// step of recovery, or ends a request. A request with its recovery needs no more turns than this,
@@ -175,6 +176,43 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn presence_changed(&mut self, now_ns: u64) {
         self.note_presence(now_ns);
         self.go_on(now_ns);
+    }
+
+    /// Notes that a card has come or gone, as the host reports.
+    #[cold]
+    pub(super) fn note_presence(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            if !self.bus.host().present() {
+                self.card.leave();
+                self.removed(now_ns);
+            }
+            return;
+        }
+        self.supervisor.note_presence(&mut self.timers, &mut self.blockers, now_ns);
+        if self.card.target().is_some() || !self.bus.host().present() {
+            self.removed(now_ns);
+        }
+        if self.lane.is_idle() {
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        }
+    }
+
+    /// Handles a card that is gone: every request that needs it fails now. A request that the
+    /// controller has fails when the controller has stopped.
+    fn removed(&mut self, now_ns: u64) {
+        self.set_card_params(None);
+        // A host without a card interrupt wakes the task by its polls.
+        if P::RECOVERS || H::CARD_IRQ {
+            self.card.functions_mut().note_card_gone();
+        }
+        self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);
+        self.incident.end_settling(&mut self.slots, Error::Removed);
+        match self.lane.stage() {
+            Stage::Idle if self.lane.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
+            Stage::Idle | Stage::Bus | Stage::Pause => {}
+            Stage::Recover(_) => self.incident.failed_mut().with(Error::Removed),
+            _ => self.lane.fail(&mut self.incident, Error::Removed),
+        }
     }
 
     /// Stops the controller's DMA. For a caller that must have the buffers of its own transfer back
@@ -426,7 +464,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     }
                     Tail::Batch => self.begin_transfer(first, true, now_ns),
                     Tail::Unknown => {
-                        let first = self.pick_longer_run(first);
+                        let mut first = first;
+                        if self.bus.may_continue() && !self.incident.is_open() {
+                            let streams = self.lane.streams();
+                            let limits = self.bus.limits(&self.config, &self.incident, streams);
+                            first = self.order.pick_longer_run(&self.slots, &mut self.batch, limits, first);
+                        }
                         self.begin_transfer(first, false, now_ns);
                         self.claim_fast_end();
                     }

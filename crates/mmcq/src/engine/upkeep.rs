@@ -10,9 +10,9 @@
 
 use super::bus::Bus;
 use super::record::Record;
-use super::slot::NONE;
+use super::slot::{NONE, bits};
 use super::supervisor::Supervisor;
-use super::switched::Mode;
+use super::switched::{Mode, SwitchedOn};
 use super::timers::{NEVER, Timers};
 use super::{Count, Engine, ServiceRequest};
 use crate::host::{Host, Timing, Width};
@@ -340,5 +340,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.ask_for(help, now_ns);
         true
+    }
+
+    /// Returns which features of the card have to be restored after an initialisation.
+    pub(crate) fn switched_on(&self) -> SwitchedOn {
+        SwitchedOn::of(&self.card, &self.lane, &self.supervisor)
+    }
+
+    /// Allows packed commands again after an initialisation of the card, if the card was set
+    /// (`told`) to report packed commands that fail.
+    pub(crate) fn restore_packs(&mut self, told: bool) {
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.restore(told);
+        }
+    }
+
+    /// Notes that the supervisor has flushed the cache. Returns false if the engine did not wait
+    /// for that flush, so that something may have been written since.
+    pub(crate) fn note_flushed(&mut self) -> bool {
+        let stopped = self.supervisor.helping().is_at_it();
+        if stopped {
+            self.durability.clear_dirty();
+            // This flush served the durable writes that waited for one.
+            for index in bits(self.slots.take_written()) {
+                let result = self.slots.at(index).result();
+                self.slots.end_with(index, result);
+            }
+        }
+        stopped
     }
 }

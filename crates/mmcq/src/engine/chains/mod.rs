@@ -30,12 +30,13 @@ use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Slots, bits};
 use super::timers::later;
-use super::{BLOCK_BYTES, Batch, Count, Engine};
-use crate::host::{Auto, Direction, Events, Host};
+use super::{BLOCK_BYTES, Batch, Count, Engine, Error};
+use crate::host::{Auto, Cause, ChainFault, Direction, Events, Fault, Host};
 use crate::sched::chains::{ChainAt, Link};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{ChainStats, Lanes, Policy, Profile};
 use crate::spec::command;
+use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the controller has a chain (a list of transfers), or is about to get one.
@@ -366,5 +367,83 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
         }
+    }
+
+    /// Handles a chain that the controller reports as failed.
+    #[cold]
+    fn chain_fault(&mut self, seen: ChainFault, now_ns: u64) {
+        message!(warn, "{}", seen);
+        let ChainFault { mut fault, passed } = seen;
+        let early = fault.cause == Cause::Other && passed.is_none() && fault.response.is_none();
+        if let Some(chains) = self.lane.chains_mut().filter(|_| early) {
+            chains.demote_early_end();
+        }
+        let told = fault.response.map(|response| response.words[0]);
+        self.stop_chain(passed, told, now_ns);
+        // An error of an earlier write of the chain is not the failed transfer's own.
+        if self.lane.has_written(passed)
+            && let Some(status) = told
+        {
+            // It may also be one of complete writes, which no response names.
+            if status & R1::DEFERRED != 0 && self.durability.take_unsettled() {
+                self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
+            } else {
+                self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
+            }
+            fault.response = Some(Response { words: [status & !R1::DEFERRED, 0, 0, 0] });
+        }
+        self.phase_failed(Fault { ..fault }, now_ns);
+    }
+
+    /// Ends a chain that the controller has not reported as ended or failed: something else has
+    /// failed, or the engine breaks the chain off.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn break_chain(&mut self, now_ns: u64) {
+        let begun = self.lane.chains().is_some_and(|chains| chains.at() == ChainAt::Runs);
+        let passed =
+            if begun { self.bus.host_mut().chain().and_then(|chain| chain.passed()) } else { Some(0) };
+        self.stop_chain(passed, None, now_ns);
+    }
+
+    /// Ends a chain that stopped at the transfer with the number `passed` (from 0; `None`: not
+    /// known). That transfer becomes the one in progress. `told`: the last R1 that came.
+    #[cold]
+    fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
+        let last = self.lane.chains().map_or(0, |chains| chains.links().len()).saturating_sub(1) as u8;
+        let well = told.is_some_and(|status| status & R1::DEFERRED == 0);
+        let link = passed.unwrap_or(0).min(last);
+        let Some(failed) = self.lane.chain_stopped(link, passed.is_some(), well, now_ns) else { return };
+        self.batch.gather_link(&self.slots, &failed);
+        let plan = self.card.plan();
+        let auto = plan.auto(failed.blocks);
+        let phase = plan.transfer((failed.direction, failed.start, failed.blocks), false, auto, 0).phase;
+        self.bus.prepare(phase);
+        self.lane.enter(Stage::Main);
+        self.timers.clear();
+        if Self::EARLY {
+            self.lane.early_mut().begin();
+        }
+    }
+
+    /// Ends or puts back the requests of a chain (a list of transfers) that failed, after a reset:
+    /// the controller does not use their memory any more.
+    #[inline(always)]
+    pub(super) fn release_reset_chain(&mut self, now_ns: u64) {
+        if self.lane.chains().is_none_or(|chains| chains.at() == ChainAt::Rest) {
+            return;
+        }
+        let dead = self.blockers.is_dead();
+        let is_gone = dead || self.card.target().is_none();
+        let unknown = if dead { Error::Dead } else { Error::NoCard };
+        let gone = is_gone.then(|| self.incident.failed().error().unwrap_or(unknown));
+        self.lane.split_chain(
+            &mut self.slots,
+            &mut self.order,
+            &mut self.durability,
+            &mut self.incident,
+            gone,
+            now_ns,
+        );
     }
 }

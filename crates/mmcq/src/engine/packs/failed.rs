@@ -15,11 +15,8 @@ use super::super::lane::Lane;
 use super::super::order::Order;
 use super::super::recover::Incident;
 use super::super::slot::{Rules, Slots, State, bits};
-use super::{BLOCK_BYTES, COMMAND_TIMEOUT_NS, Engine, Stage};
-use crate::host::{Auto, Data, Direction, Host, Phase};
-use crate::sched::packs::{Fate, Step};
+use crate::sched::packs::Fate;
 use crate::sched::{Lanes, Profile};
-use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::response::R1;
 
@@ -28,6 +25,32 @@ const PACKED_FAILURE: u16 = 1 << 3;
 /// Bits of PACKED_COMMAND_STATUS: there was an error; PACKED_FAILURE_INDEX is valid.
 const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
+
+/// Content of EXT_CSD after an error of a packed command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    /// Whether a packed command has failed.
+    pub failed: bool,
+    /// Number of the failed entry, from 1; `None`: it is not known.
+    pub entry: Option<usize>,
+    /// Whether there is an exception event that is not about a packed command.
+    pub other: bool,
+}
+
+impl Report {
+    /// Reads the report from EXT_CSD, in `page`. `entries`: number of entries of the pack. Where
+    /// `page` is not an EXT_CSD, the command counts as failed.
+    pub fn read(page: &[u8], entries: usize) -> Report {
+        let ext_csd = page.first_chunk::<512>().and_then(|bytes| ExtCsd::parse(bytes).ok());
+        let (events, told, index) = ext_csd.map_or((PACKED_FAILURE, 0, 0), |ext| {
+            (ext.exception_events_status(), ext.packed_command_status(), ext.packed_failure_index())
+        });
+        let failed = events & PACKED_FAILURE != 0;
+        let named = failed && told & (FAILED | INDEXED) == FAILED | INDEXED;
+        let entry = Some(index.into()).filter(|entry| named && (1..=entries).contains(entry));
+        Report { failed, entry, other: events & !PACKED_FAILURE != 0 }
+    }
+}
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Handles a status of the card. Returns true if the status may show an error of a packed
@@ -100,6 +123,24 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
+    /// Handles a failed phase (a command with its data). Returns whether it was that of a pack, and
+    /// whether the result of packed writes is open.
+    #[inline(always)]
+    pub fn pack_failed(&mut self, now_ns: u64) -> (bool, bool) {
+        let Some(packs) = self.packs_mut() else { return (false, false) };
+        packs.reset_timing();
+        packs.take_step();
+        let open = packs.fate() != Fate::Known;
+        let running = packs.take_running().is_some();
+        if running {
+            packs.note_failure(now_ns);
+            if packs.stats().demoted.is_some() {
+                message!(warn, "packed commands: given up after failures");
+            }
+        }
+        (running, open)
+    }
+
     /// Gives up waiting for the status of packed writes. Their result stays unknown, so they are
     /// written once more.
     pub fn doubt_settling<const N: usize, P: Profile>(
@@ -136,131 +177,12 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles a status with an error that comes after a packed write. If the status shows an
-    /// exception event, reads EXT_CSD to find the failed entry. Otherwise each write of the packed
-    /// command may have failed.
+impl<const N: usize> Batch<N> {
+    /// Makes each request of the failed transfer go alone when it is sent again.
     #[cold]
-    pub(super) fn judge(&mut self, status: u32, now_ns: u64) {
-        if status & R1::EXCEPTION_EVENT == 0 || !self.look_at_pack(now_ns) {
-            self.doubt_pack(status);
-        }
-    }
-
-    /// Reads EXT_CSD, which names the failed entry. Returns false if there is no memory for it.
-    fn look_at_pack(&mut self, now_ns: u64) -> bool {
-        let mut segment = self.services.memory().page().segment(BLOCK_BYTES);
-        if segment.len < BLOCK_BYTES || self.bus.host_mut().map(&mut segment, Direction::Read).is_err() {
-            return false;
-        }
-        self.batch.one_segment(segment.same());
-        self.services.memory_mut().set_mapped(segment, Direction::Read);
-        if let Some(packs) = self.lane.packs_mut() {
-            packs.set_step(Step::Look);
-        }
-        let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks: 1 };
-        let command = emmc::send_ext_csd();
-        self.bus.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
-        let limit_ns = self.card.target().map_or(0, |t| t.read_timeout_ns).max(COMMAND_TIMEOUT_NS);
-        self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
-        true
-    }
-
-    /// Handles the EXT_CSD that was read to find which entry (request) of a packed command has
-    /// failed. `status`: status bits from the response of that read.
-    pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
-        self.services.memory_mut().unmap_data(self.bus.host_mut());
-        let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
-            return self.lane.go_idle::<H>(&mut self.timers, now_ns);
-        };
-        let status = status | before;
-        let page = self.services.memory().page();
-        let ext_csd = page.first_chunk::<512>().and_then(|bytes| ExtCsd::parse(bytes).ok());
-        let (events, told, index) = ext_csd.map_or((PACKED_FAILURE, 0, 0), |ext| {
-            (ext.exception_events_status(), ext.packed_command_status(), ext.packed_failure_index())
-        });
-        let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
-        let failed = events & PACKED_FAILURE != 0;
-        if events & !PACKED_FAILURE != 0 {
-            self.supervisor.exception_seen(&mut self.timers);
-        }
-        if !failed && status & R1::DEFERRED == 0 {
-            // The exception was not about the pack.
-            self.lane.set_fate(Fate::Known);
-            self.settle(status & !R1::EXCEPTION_EVENT);
-        } else if failed
-            && told & (FAILED | INDEXED) == FAILED | INDEXED
-            && (1..=entries).contains(&index.into())
-        {
-            self.lane.split_pack(
-                &self.batch,
-                &mut self.slots,
-                &mut self.order,
-                &mut self.durability,
-                index.into(),
-                now_ns,
-            );
-        } else {
-            self.doubt_pack(status);
-        }
-        self.lane.go_idle::<H>(&mut self.timers, now_ns);
-    }
-
-    /// Marks all writes of the packed command to be written again, one at a time: the card reported
-    /// an error (in the R1 `status`) and named none of them.
-    #[cold]
-    fn doubt_pack(&mut self, status: u32) {
-        self.lane.set_fate(Fate::Known);
-        self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
-        message!(warn, "a packed write: no entry is named, status {:#010x}", status);
-        for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).forbid_merge(true);
-        }
-        if let Some(packs) = self.lane.packs_mut() {
-            packs.count_suspects();
-            packs.reset_timing();
-        }
-        self.incident.doubt(&mut self.slots);
-        self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
-    }
-
-    /// Handles a failed phase (a command with its data). If the phase belonged to a pack (several
-    /// requests in one packed command), the pack's requests are sent one by one from now on.
-    #[inline(always)]
-    pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
-        let Some(packs) = self.lane.packs_mut() else { return };
-        packs.reset_timing();
-        let running = packs.take_running().is_some();
-        let looked = packs.take_step() == Some(Step::Look);
-        let open = packs.fate() != Fate::Known;
-        if running || looked || open {
-            self.pack_fails(running, open, now_ns);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn pack_fails(&mut self, running: bool, open: bool, now_ns: u64) {
-        if running {
-            if let Some(packs) = self.lane.packs_mut() {
-                packs.note_failure(now_ns);
-                if packs.stats().demoted.is_some() {
-                    message!(warn, "packed commands: given up after failures");
-                }
-            }
-            for place in 0..self.batch.members().len() {
-                if let Some(&index) = self.batch.members().get(place) {
-                    self.slots.at_mut(index).forbid_merge(true);
-                }
-            }
-        }
-        if open {
-            self.lane.doubt_settling::<N, P>(
-                &mut self.durability,
-                &mut self.incident,
-                &mut self.slots,
-                &self.card,
-            );
+    pub fn send_singly(&self, slots: &mut Slots<N>) {
+        for &index in self.members() {
+            slots.at_mut(index).forbid_merge(true);
         }
     }
 }

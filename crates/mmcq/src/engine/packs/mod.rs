@@ -31,6 +31,7 @@ use crate::sched::{Lanes, PackStats, Policy, Profile};
 use crate::spec::command::emmc::{self, BlockCount};
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
+use failed::Report;
 
 /// Word 0 of a pack's header: the version, to which the kind and the number of entries are added.
 const VERSION: u32 = 1;
@@ -194,7 +195,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 true
             }
             Fate::Doubtful(status) => {
-                self.judge(status, now_ns);
+                // EXT_CSD names the failed entry, if an exception event tells of one. Otherwise each
+                // write of the packed command may have failed.
+                if status & R1::EXCEPTION_EVENT == 0 || !self.look_at_pack(now_ns) {
+                    self.doubt_pack(status);
+                }
                 true
             }
         }
@@ -434,5 +439,75 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.batch.fill(place, segment);
         }
         self.pack_counted(now_ns);
+    }
+
+    /// Reads EXT_CSD, which names the failed entry. Returns false if there is no memory for it.
+    #[cold]
+    fn look_at_pack(&mut self, now_ns: u64) -> bool {
+        let mut segment = self.services.memory().page().segment(BLOCK_BYTES);
+        if segment.len < BLOCK_BYTES || self.bus.host_mut().map(&mut segment, Direction::Read).is_err() {
+            return false;
+        }
+        self.batch.one_segment(segment.same());
+        self.services.memory_mut().set_mapped(segment, Direction::Read);
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.set_step(Step::Look);
+        }
+        let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks: 1 };
+        let command = emmc::send_ext_csd();
+        self.bus.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+        let limit_ns = self.card.target().map_or(0, |t| t.read_timeout_ns).max(COMMAND_TIMEOUT_NS);
+        self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
+        true
+    }
+
+    /// Handles the EXT_CSD that was read to find which entry (request) of a packed command has
+    /// failed. `status`: status bits from the response of that read.
+    fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
+        let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
+            return self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        };
+        let status = status | before;
+        let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
+        let report = Report::read(self.services.memory().page(), entries);
+        if report.other {
+            self.supervisor.exception_seen(&mut self.timers);
+        }
+        if !report.failed && status & R1::DEFERRED == 0 {
+            // The exception was not about the pack.
+            self.lane.set_fate(Fate::Known);
+            self.settle(status & !R1::EXCEPTION_EVENT);
+        } else if let Some(entry) = report.entry {
+            self.lane.split_pack(
+                &self.batch,
+                &mut self.slots,
+                &mut self.order,
+                &mut self.durability,
+                entry,
+                now_ns,
+            );
+        } else {
+            self.doubt_pack(status);
+        }
+        self.lane.go_idle::<H>(&mut self.timers, now_ns);
+    }
+
+    /// Marks all writes of the packed command to be written again, one at a time: the card reported
+    /// an error (in the R1 `status`) and named none of them.
+    #[cold]
+    fn doubt_pack(&mut self, status: u32) {
+        self.lane.set_fate(Fate::Known);
+        self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
+        message!(warn, "a packed write: no entry is named, status {:#010x}", status);
+        for index in bits(self.slots.settling()) {
+            self.slots.at_mut(index).forbid_merge(true);
+        }
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.count_suspects();
+            packs.reset_timing();
+        }
+        self.incident.doubt(&mut self.slots);
+        self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
     }
 }

@@ -476,7 +476,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.timers.presence_is_due(now_ns) {
-            self.report_presence(now_ns);
+            let present = self.bus.host().present();
+            if let Some(help) = self.supervisor.stable_presence(&mut self.timers, &mut self.card, present) {
+                self.ask(help, now_ns);
+            }
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
             return false;
         }
         if self.supervisor.helping().is_for_trouble() && !self.supervisor.helping().supervisor {

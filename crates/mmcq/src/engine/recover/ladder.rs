@@ -24,11 +24,14 @@ use super::super::batch::Batch;
 use super::super::card::Card;
 use super::super::extras::{Event, Place, Step};
 use super::super::order::Order;
+use super::super::phases::Recovery;
 use super::super::recover::{Helping, Incident};
 use super::super::slot::{NONE, Rules, Slots, State};
-use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
+use super::super::timers::later;
+use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, FlushBy, Kind, Output};
+use super::kept::AGAIN_NS;
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
-use crate::host::{Direction, Host};
+use crate::host::{BusOp, Direction, Host};
 use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 use crate::spec::response::R1;
@@ -338,7 +341,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A failed flush reports the error or the loss of earlier writes.
             let told = if P::RECOVERS && flushes { self.durability.flushed::<P>().err() } else { None };
             let error = told.unwrap_or(error);
-            return self.control_failed(error, now_ns);
+            return match self.slots.at(self.lane.control()).kind() {
+                // The memory of a partition access, or of a flush by register, must be unmapped first.
+                Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
+                _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
+                _ => self.end_control(Err(error)),
+            };
         }
         self.order.return_members(&mut self.slots, &self.batch, false, error, now_ns);
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
@@ -351,16 +359,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.again = false;
         if P::RECOVERS {
             self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
-        }
-    }
-
-    /// Ends, with this error, a request other than a read or write after recovery has failed.
-    fn control_failed(&mut self, error: Error, now_ns: u64) {
-        match self.slots.at(self.lane.control()).kind() {
-            // The memory of a partition access, or of a flush by register, must be unmapped first.
-            Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
-            _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
-            _ => self.end_control(Err(error)),
         }
     }
 
@@ -403,5 +401,131 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // The card's queue is not left by commands: no command is sent any more.
         self.forget_tasks();
         self.timers.clear();
+    }
+
+    /// Initialises the card again; data that were not yet on its medium are lost.
+    pub(in super::super) fn recover_lost_card(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            self.settle_pass();
+            return self.answer(now_ns);
+        }
+        self.note_supply_loss();
+        self.initialise_again(now_ns);
+    }
+
+    /// Requests that the supervisor initialises the card again or power-cycles it, although the
+    /// card has not lost its state. Data in the card's cache get lost only by that initialisation,
+    /// so they do not count as lost yet; [`recover_lost_card`](Self::recover_lost_card) counts
+    /// them.
+    pub(super) fn initialise_again(&mut self, now_ns: u64) {
+        self.call_back(now_ns);
+        if let Some(tasks) = self.lane.tasks_mut() {
+            // The initialisation leaves the card's queue empty and off.
+            tasks.reset();
+        }
+        self.incident.lose_status();
+        self.settle_pass();
+        if self.incident.spend(RecoveryStep::Reinit) {
+            self.ask_help(ServiceRequest::Reinit, now_ns);
+        } else if self.incident.spend(RecoveryStep::PowerCycle) {
+            self.ask_help(ServiceRequest::PowerCycle, now_ns);
+        } else {
+            self.dead(now_ns);
+        }
+    }
+
+    /// Notes that the card's power was switched off, or that the card was reset: a volatile cache
+    /// has lost the data that were not flushed.
+    pub(in super::super) fn note_supply_loss(&mut self) {
+        if !P::RECOVERS {
+            self.lane.streams_mut().leave_open(None);
+            self.durability.forget();
+            return;
+        }
+        let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        if self.durability.take_piece() {
+            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
+        }
+        self.lane.begin_again(&mut self.incident, &mut self.slots, &mut self.order, &self.card);
+        let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
+        if self.durability.note_supply_loss(cached, streamed) {
+            self.record.cache_lost();
+        }
+    }
+
+    /// Handles a controller that neither kind of reset has stopped. Clock and power are switched
+    /// off, so that nothing comes from the card any more; then the platform isolates the
+    /// controller, if it can.
+    pub(super) fn wedged(&mut self, now_ns: u64) {
+        let _ = self.bus.host_mut().set_bus(BusOp::PowerOff, true, now_ns);
+        if self.bus.host_mut().isolate() {
+            self.slots.let_go_of_kept(&mut self.timers);
+        } else {
+            self.slots.keep_memory(&mut self.timers, &mut self.record, now_ns);
+            // Lean firmware maps nothing else.
+            if P::RECOVERS {
+                // The memory of a partition access belongs to its slot; a flush by register uses the
+                // engine's page.
+                let visit = self.lane.has_control()
+                    && matches!(self.slots.at(self.lane.control()).kind(), Kind::PartitionAccess(_));
+                self.services.memory_mut().keep_mapped(&mut self.record, visit);
+            }
+        }
+        self.incident.failed.with(Error::Dead);
+        self.give_card_up(now_ns);
+    }
+
+    /// Tries once more to stop a controller that no reset has stopped, if it is time for that.
+    #[cold]
+    #[inline(never)]
+    pub(in super::super) fn stop_again(&mut self, now_ns: u64) {
+        if !self.lane.is_idle() {
+            return;
+        }
+        if !self.timers.wake_for_retry(now_ns) {
+            return;
+        }
+        self.timers.keep_until(later(now_ns, AGAIN_NS));
+        // With this error recovery sends nothing to the card.
+        self.incident.failed.with(Error::Removed);
+        self.batch.forget();
+        self.reset(Recovery::All, now_ns);
+    }
+
+    /// Resets the controller after the supervisor has stopped in the middle of a tuning. Until a
+    /// reset, the controller accepts only tuning blocks.
+    pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
+        self.batch.forget();
+        self.incident.failed.with(Error::Silent);
+        self.incident.failed.forget_status();
+        self.begin_pass(Error::Silent, now_ns);
+        self.reset_all(now_ns);
+    }
+
+    /// Takes the next measure for a card that does not come back to `tran`.
+    pub(super) fn escalate(&mut self, now_ns: u64) {
+        if P::RECOVERS && self.timers.incident_is_over(now_ns) {
+            return self.dead(now_ns);
+        }
+        // Outside of the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not
+        // return its status does not return to the user area either. But a tuning is better than to
+        // give the card up.
+        let last = self.incident.is_spent(RecoveryStep::Reset)
+            && self.incident.is_spent(RecoveryStep::Reinit)
+            && self.incident.is_spent(RecoveryStep::PowerCycle);
+        let better = (last || self.services.memory().area().is_user())
+            && (self.incident.untuned || self.incident.class.damaged() && self.bus.wire().is_tuned());
+        if P::RECOVERS && better && self.incident.spend_retune(self.supervisor.helping(), now_ns) {
+            self.incident.unheard = true;
+            self.incident.lose_status();
+            self.settle_pass();
+            return self.ask_help(ServiceRequest::Retune, now_ns);
+        }
+        if self.incident.spend(RecoveryStep::Reset) {
+            self.incident.begin_pass(self.lane.busy_mut());
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Reset, now_ns);
+            return self.reset(Recovery::All, now_ns);
+        }
+        self.recover_lost_card(now_ns);
     }
 }

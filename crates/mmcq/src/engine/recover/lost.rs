@@ -1,16 +1,12 @@
-//! Loss of a status, and loss of the card. If the card was removed, waiting requests end with an
-//! error. If it has lost its state, it is initialised again.
+//! Loss of a status, and loss of the card: which requests end with an error.
 
 use super::super::bus::Bus;
 use super::super::order::Order;
-use super::super::phases::Stage;
 use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
-use super::super::{Engine, Error, Kind};
-use super::{RecoveryStep, ServiceRequest};
+use super::super::{Error, Kind};
 use crate::host::{Auto, Fault, Host, Stage as FaultStage};
 use crate::sched::Profile;
-use crate::sched::tasks::Why;
 use crate::spec::command::Resp;
 use crate::spec::response::R1;
 
@@ -71,61 +67,6 @@ impl Incident {
             if slot.state() == State::Queued && needs_card && !slot.urgent() {
                 order.turn_down(slots, index, error);
             }
-        }
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Initialises the card again; data that were not yet on its medium are lost.
-    pub(in super::super) fn recover_lost_card(&mut self, now_ns: u64) {
-        if !P::RECOVERS {
-            self.settle_pass();
-            return self.answer(now_ns);
-        }
-        self.note_supply_loss();
-        self.initialise_again(now_ns);
-    }
-
-    /// Requests that the supervisor initialises the card again or power-cycles it, although the
-    /// card has not lost its state. Data in the card's cache get lost only by that initialisation,
-    /// so they do not count as lost yet; [`recover_lost_card`](Self::recover_lost_card) counts
-    /// them.
-    pub(super) fn initialise_again(&mut self, now_ns: u64) {
-        self.call_back_tasks(now_ns);
-        self.settle_unknown();
-        if self.incident.spend(RecoveryStep::Reinit) {
-            self.ask_help(ServiceRequest::Reinit, now_ns);
-        } else if self.incident.spend(RecoveryStep::PowerCycle) {
-            self.ask_help(ServiceRequest::PowerCycle, now_ns);
-        } else {
-            self.dead(now_ns);
-        }
-    }
-
-    /// Handles a card that is gone: every request that needs it fails now. A request that the
-    /// controller has fails when the controller has stopped.
-    pub(in super::super) fn removed(&mut self, now_ns: u64) {
-        self.set_card_params(None);
-        // A host without a card interrupt wakes the task by its polls.
-        if P::RECOVERS || H::CARD_IRQ {
-            self.card.functions_mut().note_card_gone();
-        }
-        self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);
-        self.incident.end_settling(&mut self.slots, Error::Removed);
-        match self.lane.stage() {
-            Stage::Idle if self.lane.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
-            Stage::Idle | Stage::Bus | Stage::Pause => {}
-            Stage::Recover(_) => self.incident.failed.with(Error::Removed),
-            _ => self.lane.fail(&mut self.incident, Error::Removed),
-        }
-    }
-
-    /// Stops the controller's DMA: the transfer in progress fails.
-    pub(in super::super) fn stop_transfer(&mut self, now_ns: u64) {
-        if self.lane.is_idle() && self.lane.engine_has_memory() {
-            self.take_tasks_away(Why::Silent, now_ns);
-        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus | Stage::Pause | Stage::Recover(_)) {
-            self.lane.fail(&mut self.incident, Error::Silent);
         }
     }
 }

@@ -8,7 +8,7 @@
 //! reset. Then `ladder.rs` chooses the next measure, each stronger than the last. Measures that
 //! need several commands to the card in a row (such as a tuning) are requested from the supervisor
 //! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` keeps the results that are
-//! certain, and decides which request reports a loss. `lost.rs` ends the requests of a lost card.
+//! certain, and finds which writes are sent once more. `lost.rs` ends the requests of a lost card.
 //!
 //! No buffer is returned before the controller has stopped using it. The number of steps is
 //! bounded, and so is the time of an incident.
@@ -182,6 +182,11 @@ impl Incident {
         self.status_lost = true;
     }
 
+    /// Returns whether such a response is lost, and forgets it.
+    pub fn take_status_lost(&mut self) -> bool {
+        core::mem::take(&mut self.status_lost)
+    }
+
     /// Forgets which measures of recovery were taken, since another failure begins.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
@@ -334,8 +339,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(debug, "CMD{}: {}", self.bus.phase().command.index, error);
         self.fail_concurrent(error);
         self.fail_tasks(now_ns);
-        self.pack_failed(now_ns);
-        self.chain_failed(now_ns);
+        let (packed, unsettled) = self.lane.pack_failed(now_ns);
+        if packed {
+            self.batch.send_singly(&mut self.slots);
+        }
+        if unsettled {
+            self.lane.doubt_settling::<N, P>(
+                &mut self.durability,
+                &mut self.incident,
+                &mut self.slots,
+                &self.card,
+            );
+        }
+        if self.lane.has_chain() {
+            self.break_chain(now_ns);
+        }
         self.incident.again = self.lane.continue_failed(&self.bus, &mut self.record, error);
         self.incident.failed.with(error);
         self.bus.unblock();
@@ -441,16 +459,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
         }
-    }
-
-    /// Resets the controller after the supervisor has stopped in the middle of a tuning. Until a
-    /// reset, the controller accepts only tuning blocks.
-    pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
-        self.batch.forget();
-        self.incident.failed.with(Error::Silent);
-        self.incident.failed.forget_status();
-        self.begin_pass(Error::Silent, now_ns);
-        self.reset_all(now_ns);
     }
 
     /// Resets the whole controller.
@@ -569,31 +577,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Recovery::Wait => self.ask_state(now_ns),
             Recovery::Stop | Recovery::Status => {}
         }
-    }
-
-    /// Takes the next measure for a card that does not come back to `tran`.
-    fn escalate(&mut self, now_ns: u64) {
-        if P::RECOVERS && self.timers.incident_is_over(now_ns) {
-            return self.dead(now_ns);
-        }
-        // Outside of the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not
-        // return its status does not return to the user area either. But a tuning is better than to
-        // give the card up.
-        let last = self.incident.is_spent(RecoveryStep::Reset)
-            && self.incident.is_spent(RecoveryStep::Reinit)
-            && self.incident.is_spent(RecoveryStep::PowerCycle);
-        let better = (last || self.services.memory().area().is_user())
-            && (self.incident.untuned || self.incident.class.damaged() && self.bus.wire().is_tuned());
-        if P::RECOVERS && better && self.incident.spend_retune(self.supervisor.helping(), now_ns) {
-            self.incident.unheard = true;
-            self.settle_unknown();
-            return self.ask_help(ServiceRequest::Retune, now_ns);
-        }
-        if self.incident.spend(RecoveryStep::Reset) {
-            self.incident.begin_pass(self.lane.busy_mut());
-            self.incident.climb::<P>(&mut self.record, RecoveryStep::Reset, now_ns);
-            return self.reset(Recovery::All, now_ns);
-        }
-        self.recover_lost_card(now_ns);
     }
 }

@@ -15,13 +15,12 @@ use super::super::batch::Batch;
 use super::super::card::Card;
 use super::super::lane::Lane;
 use super::super::order::Order;
-use super::super::outcome::not_written;
 use super::super::record::Record;
 use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
-use super::super::{Engine, Error, FlushBy, Kind, SlotId};
+use super::super::{Error, FlushBy, Kind};
 use super::RecoveryStep;
-use crate::host::{Direction, Host};
+use crate::host::Direction;
 use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
@@ -86,6 +85,14 @@ impl Incident {
                 Err(error) => slots.end_with(index, Err(error)),
             }
         }
+    }
+
+    /// Forgets that the write of slot `index` is in doubt or must be written once more: nobody
+    /// waits for it any more.
+    pub fn give_up(&mut self, index: u8) {
+        let others = !(1 << index);
+        self.redo &= others;
+        self.doubted &= others;
     }
 
     /// Puts the writes that must be written once more back into the queue, before everything else.
@@ -165,135 +172,5 @@ impl<E, T: Lanes> Lane<E, T> {
                 slot.answer(Err(Error::CacheLost));
             }
         }
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides the results of the writes that were sent before the failed transfer, after recovery
-    /// has read the card's status. The status says whether the card has programmed them. If no
-    /// status was read, the writes are sent once more; an engine without recovery fails them.
-    pub(super) fn settle_pass(&mut self) {
-        let status = self.incident.failed.status();
-        if !P::RECOVERS {
-            let known = if status == 0 { R1::ERROR } else { status };
-            if self.lane.recovered_run::<H>(&mut self.durability) && known & R1::DEFERRED != 0 {
-                self.durability.owe(known);
-            }
-            return if self.slots.is_settling() {
-                self.settle(known)
-            };
-        }
-        let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
-        // An error of an earlier piece, or of one that has left the cache since.
-        let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
-        // An error of the failed read is its own. Its response, if it came, has shown errors of
-        // writes before.
-        let own = self.lane.read_failed(&self.batch, &self.slots);
-        if !own || status & R1::CARD_ECC_FAILED == 0 {
-            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
-        }
-        // The protection error of a refused write is its own too.
-        let writes = self.batch.direction() == Direction::Write && !self.lane.has_control();
-        let failed = |&index: &u8| self.slots.at(index).state() == State::Active;
-        let refused = writes && self.batch.members().iter().any(failed);
-        let status = match (own, refused) {
-            (true, _) => status & !R1::DEFERRED,
-            (_, true) => status & !R1::WP_VIOLATION,
-            _ => status,
-        };
-        let bad = status & R1::DEFERRED != 0;
-        let unowned = self.lane.recovered_run::<H>(&mut self.durability);
-        if unowned && (bad || lost) {
-            self.durability.owe_late::<N, P>(
-                &mut self.slots,
-                &mut self.record,
-                &self.card,
-                if bad { status } else { R1::ERROR },
-            );
-        }
-        if self.slots.is_settling() {
-            if lost && !bad { self.incident.doubt(&mut self.slots) } else { self.settle(status) }
-        }
-        let piece = self.durability.take_piece();
-        if piece && bad {
-            self.slots.fail_begun_writes(not_written(status));
-        } else if piece && lost {
-            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
-        }
-        if lost || told {
-            self.batch.restart_pieces(&mut self.slots);
-        }
-    }
-
-    /// Handles a card that has lost its state (after a power loss or a reset): no status will show
-    /// any more whether earlier writes succeeded. These writes are handled like writes whose status
-    /// was lost on the bus.
-    pub(super) fn settle_unknown(&mut self) {
-        self.incident.status_lost = true;
-        self.settle_pass();
-    }
-
-    /// Ends the request `id` because its memory goes out of scope, with an error if it has no
-    /// result yet. If the controller still transfers its data, that transfer is stopped first.
-    pub(in super::super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
-        let _ = self.cancel(id);
-        self.take_from_card(id, now_ns);
-        let slot = self.slots.at(id.index);
-        if slot.generation() != id.generation {
-            return;
-        }
-        match slot.state() {
-            State::Queued => {
-                self.order.turn_down(&mut self.slots, id.index, Error::Silent);
-            }
-            State::Settling => {
-                let others = !(1 << id.index);
-                self.slots.stop_settling(id.index);
-                self.incident.redo &= others;
-                self.incident.doubted &= others;
-                self.slots.end_with(id.index, Err(Error::Silent));
-            }
-            // The command queue engine has the request: its task ends by itself, or the command
-            // queue engine is halted.
-            State::Active if self.lane.engine_has(id.index) => {}
-            // A policy has panicked when the end of this transfer was reported to it.
-            State::Active if self.lane.is_idle() => self.slots.end_with(id.index, Err(Error::Silent)),
-            State::Active => self.stop_transfer(now_ns),
-            State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
-        }
-    }
-
-    /// Notes that the card's power was switched off, or that the card was reset: a volatile cache
-    /// has lost the data that were not flushed.
-    pub(in super::super) fn note_supply_loss(&mut self) {
-        if !P::RECOVERS {
-            self.lane.streams_mut().leave_open(None);
-            self.durability.forget();
-            return;
-        }
-        let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
-        if self.durability.take_piece() {
-            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
-        }
-        self.lane.begin_again(&mut self.incident, &mut self.slots, &mut self.order, &self.card);
-        let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
-        if self.durability.note_supply_loss(cached, streamed) {
-            self.record.cache_lost();
-        }
-    }
-
-    /// Notes that the supervisor has flushed the cache. Returns false if the engine did not wait
-    /// for that flush, so that something may have been written since.
-    pub(crate) fn note_flushed(&mut self) -> bool {
-        let stopped = self.supervisor.helping().is_at_it();
-        if stopped {
-            self.durability.clear_dirty();
-            // This flush served the durable writes that waited for one.
-            for index in bits(self.slots.take_written()) {
-                let result = self.slots.at(index).result();
-                self.slots.end_with(index, result);
-            }
-        }
-        stopped
     }
 }

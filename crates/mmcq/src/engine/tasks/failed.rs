@@ -9,7 +9,6 @@
 //! A late error in a queue names no write. So all writes whose status is not known are suspects.
 //! They are written again, in order and one at a time, and each gets its own result.
 
-use super::super::SlotId;
 use super::super::lane::Lane;
 use super::super::slot::{State, bits};
 use super::{Engine, Turn};
@@ -29,7 +28,7 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the tasks that wait on the card back into the engine's queue.
-    pub(super) fn call_back(&mut self, now_ns: u64) {
+    pub(in super::super) fn call_back(&mut self, now_ns: u64) {
         if !self.lane.is_queued() {
             return;
         }
@@ -116,30 +115,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Puts the requests of all tasks of the card's queue back to the engine's queue, before an
-    /// initialisation, which leaves the card's queue empty and off.
-    pub(in super::super) fn call_back_tasks(&mut self, now_ns: u64) {
-        self.call_back(now_ns);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.reset();
-        }
-    }
-
-    /// Ends the use of a request's memory that its owner drops, if the request is a task that waits
-    /// on the card: takes the tasks back from the card.
-    #[inline(always)]
-    pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
-        if self.lane.engine_has_memory() {
-            // The request ends by itself, or the command queue engine is halted.
-            return;
-        }
-        let ours = self.slots.at(id.index).generation() == id.generation;
-        if ours && self.lane.tasks().is_some_and(|tasks| tasks.has(id.index)) {
-            self.call_back(now_ns);
-            self.timers.wake_now();
-        }
-    }
-
     /// Makes the card discard tasks that the engine has forgotten, and switches its queue off.
     /// *Bound: three tries; then the card is initialised again.*
     #[cold]
@@ -165,14 +140,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Checks a status of the card for an error of an earlier write, while the card's queue is on.
     /// Returns true if the error may belong to several writes; they are then written again.
-    #[inline(always)]
-    pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
-        self.lane.is_queued() && self.suspect_several(status)
-    }
-
     #[cold]
     #[inline(never)]
-    fn suspect_several(&mut self, status: u32) -> bool {
+    pub(in super::super) fn suspect_several(&mut self, status: u32) -> bool {
         let settling = self.slots.settling();
         // With the command queue engine, the write that was executed last may still be a task.
         let several = self.lane.is_driven() || settling & settling.wrapping_sub(1) != 0;

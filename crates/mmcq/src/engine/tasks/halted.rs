@@ -133,19 +133,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// more.
     #[inline(always)]
     pub(in super::super) fn release_reset_engine(&mut self, now_ns: u64) {
-        if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {
-            self.engine_lets_go(now_ns);
-        }
-    }
-
-    /// Notes that the command queue engine has no task and uses no memory any more.
-    #[cold]
-    #[inline(never)]
-    pub(in super::super) fn engine_lets_go(&mut self, now_ns: u64) {
-        if let Some(hosted) = self.lane.hosted_mut() {
+        if let Some(hosted) = self.lane.hosted_mut().filter(|hosted| hosted.at() != At::Off) {
             hosted.set_state(At::Off);
+            self.call_back(now_ns);
         }
-        self.call_back(now_ns);
     }
 
     /// Fails the task that caused the halt of the command queue engine, as far as that is known.

@@ -26,7 +26,9 @@ mod steps;
 use super::batch::{Batch, Limits};
 use super::blockers::TASKS;
 use super::bus::{NO_PHASE, SLACK_NS};
+use super::card::Card;
 use super::deadline::first_look_ns;
+use super::durability::Durability;
 use super::fast::FastKind;
 use super::lane::Lane;
 use super::order::Order;
@@ -38,7 +40,7 @@ use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Data, Direction, DmaError, Host, Phase};
 use crate::sched::tasks::{Mode, Step, Task, Tasks};
-use crate::sched::{Lanes, Profile, TaskStats};
+use crate::sched::{Lanes, Profile, SdTaskQueue, TaskStats};
 use crate::spec::command::emmc;
 
 /// Time in ns after which an empty queue of the card is switched off, so that the card can be put
@@ -176,6 +178,22 @@ impl<P: Profile> Order<P> {
     }
 }
 
+impl<const N: usize> Slots<N> {
+    /// Returns whether this request, which goes as one task, is a durable write that needs no flush
+    /// after it. Without a cache any task is enough; with a cache the task must be a reliable write.
+    #[cold]
+    fn is_reliable_task(&self, card: &Card, ledger: &Durability, index: u8) -> bool {
+        let slot = self.at(index);
+        let Kind::Write { lba, blocks } = slot.kind() else { return false };
+        let Some(target) = card.target() else { return false };
+        let cached = target.flush != FlushBy::Status;
+        slot.rules() == Rules::DURABLE
+            && !self.owe_flush()
+            && !ledger.owes_loss()
+            && (!cached || card.abilities().reliable(lba, blocks))
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
     /// queue that was given up is tried again. Must be called again after
@@ -193,6 +211,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.equip(&mut self.bus);
         }
         has
+    }
+
+    /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
+    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
+    /// is found beside the register of the cache. And the engine must have memory of its own for
+    /// registers ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card
+    /// has addresses of 38 bits, or the queue is too small to be of use.
+    ///
+    /// The queue of some cards damages data without an error.
+    /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity
+    /// for that.
+    pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
+        self.blockers.close_fast();
+        let known = self.card.queue_register(self.services.memory().page()).is_some();
+        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
     /// Sets whether the card's queue is used for all ordinary reads and writes, and not only while
@@ -228,30 +261,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// not: nothing may be sent between its pieces.
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
-        if slot.rules() == Rules::NONE {
-            let most = self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
-            let most = self.lane.task_blocks(most);
-            let whole = slot.span().is_some_and(|(_, _, blocks)| blocks <= most);
-            return whole && slot.moved_blocks() == 0 && !slot.solo();
-        }
-        self.is_reliable_task(index)
-    }
-
-    /// Returns whether this is a durable write that needs no flush after it when it is sent as one
-    /// task. Without a cache any task is enough; with a cache the task must be a reliable write.
-    #[cold]
-    fn is_reliable_task(&self, index: u8) -> bool {
-        let slot = self.slots.at(index);
-        let Kind::Write { lba, blocks } = slot.kind() else { return false };
-        let Some(target) = self.card.target() else { return false };
-        let cached = target.flush != FlushBy::Status;
         let most = self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
-        let one = slot.moved_blocks() == 0 && blocks <= self.lane.task_blocks(most);
-        slot.rules() == Rules::DURABLE
-            && one
-            && !self.slots.owe_flush()
-            && !self.durability.owes_loss()
-            && (!cached || self.card.abilities().reliable(lba, blocks))
+        let most = self.lane.task_blocks(most);
+        let whole = slot.span().is_some_and(|(_, _, blocks)| blocks <= most) && slot.moved_blocks() == 0;
+        match slot.rules() {
+            Rules::NONE => whole && !slot.solo(),
+            _ => whole && self.slots.is_reliable_task(&self.card, &self.durability, index),
+        }
     }
 
     /// Returns whether the engine may use the card's queue now: no cause stops the queue, and the

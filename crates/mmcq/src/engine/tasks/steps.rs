@@ -1,6 +1,7 @@
 //! The commands of the queue without data: CMD44 and CMD45, CMD13 for the ready tasks, CMD48, and
 //! CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit for bit;
-//! the additional bits of an eMMC's tasks are never set for an SD card.
+//! the additional bits of an eMMC's tasks are never set for an SD card. The switch of an SD card's
+//! queue has data.
 
 use super::super::batch::Batch;
 use super::super::blockers::Blockers;
@@ -10,10 +11,10 @@ use super::super::extras::Event;
 use super::super::fast::FastKind;
 use super::super::lane::Lane;
 use super::super::phases::Stage;
-use super::super::slot::Slots;
+use super::super::slot::{NONE, Slots};
 use super::super::timers::{Timers, later};
-use super::{Engine, Error, Turn};
-use crate::host::{Host, Phase};
+use super::{BLOCK_BYTES, Engine, Error, Turn};
+use crate::host::{Data, Direction, Host, Phase};
 use crate::sched::tasks::{After, Mode, Step};
 use crate::sched::{Demotion, Lanes, Profile};
 use crate::spec::command::Command;
@@ -52,7 +53,7 @@ impl<E, T: Lanes> Lane<E, T> {
         let task = EmmcTask {
             id,
             blocks: task.blocks() as u16,
-            read: task.direction == crate::host::Direction::Read,
+            read: task.direction == Direction::Read,
             reliable: task.reliable,
             ..EmmcTask::default()
         };
@@ -110,14 +111,6 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles `status`, the R1 of CMD44 or CMD45. If the card still programs, that status
-    /// completes no write.
-    fn settle_idle(&mut self, status: u32) {
-        if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
-            self.settle(status);
-        }
-    }
-
     /// Sends a command for the card's queue that transfers no data and causes no busy, such as
     /// CMD44. `step`: what the command does, so that its response is handled accordingly.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
@@ -164,6 +157,66 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
+    /// Sends the CMD49 that switches the card's queue on (`on`) or off. The caller has emptied the
+    /// queue.
+    fn switch_sd_queue(&mut self, on: bool, now_ns: u64) -> Turn {
+        let Some(value) = self.lane.sd_switch_value(on) else { return Turn::Pass };
+        if !on {
+            self.lane.switching(&mut self.blockers);
+        }
+        let Some(at) = self.card.queue_register(self.services.memory().page()) else {
+            // Without the register, only an initialisation of the card switches the queue off.
+            self.recover_lost_card(now_ns);
+            return Turn::Again;
+        };
+        if let Some(first) = self.services.memory_mut().page_mut().first_mut() {
+            *first = value;
+        }
+        self.switch_data(Step::Switch(on), sd::write_extr_single(at, 1), Direction::Write, now_ns)
+    }
+
+    /// Sends CMD48, which reads the register that switches the queue, to check that the switch has
+    /// happened. `on`: the queue was switched on (true) or off. `tries`: number of earlier reads
+    /// for this switch.
+    fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
+        let Some(at) = self.card.queue_register(self.services.memory().page()) else {
+            return self.recover_lost_card(now_ns);
+        };
+        let read = sd::read_extr_single(at, 1);
+        if self.switch_data(Step::Confirm(on, tries), read, Direction::Read, now_ns) == Turn::Wait {
+            // The engine's page cannot be mapped now.
+            self.lane.look_again(&mut self.timers, on, tries, now_ns);
+        }
+    }
+
+    /// Transfers a block of 512 bytes between the card and the engine's page (its own buffer), to
+    /// switch the queue by an extension register. [`Turn::Wait`]: no mapping is free now.
+    fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
+        let segment = self.services.memory().page().segment(BLOCK_BYTES);
+        self.batch.forget();
+        match self.map_data(NONE, segment, direction, now_ns) {
+            Ok(true) => {}
+            Ok(false) => return Turn::Wait,
+            Err(error) => {
+                message!(warn, "the card's command queue: its page cannot be mapped");
+                if let (Step::Switch(true), Some(tasks)) = (step, self.lane.tasks_mut()) {
+                    tasks.demote(Demotion::Refused);
+                    return Turn::Pass;
+                }
+                self.lane.fail(&mut self.incident, error);
+                return Turn::Again;
+            }
+        }
+        if matches!(step, Step::Switch(true)) {
+            self.lane.switching(&mut self.blockers);
+        }
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.set_step(step);
+        }
+        self.start_data(command, Data { direction, block_size: BLOCK_BYTES as u16, blocks: 1 }, now_ns);
+        Turn::Again
+    }
+
     /// Makes the card discard all tasks of its queue: sends CMD48 to an eMMC, CMD43 to an SD card.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
         let discard = match self.lane.is_sd_queue() {
@@ -200,17 +253,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 self.lane.go_idle::<H>(&mut self.timers, now_ns);
             }
-            (Event::Done(status), Step::Params) => {
-                self.settle_idle(status);
+            (Event::Done(status), Step::Params | Step::Address) => {
+                // While the card still programs, its status completes no write.
+                if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
+                    self.settle(status);
+                }
                 if status & R1::OWN != 0 {
                     return self.lane.fail(&mut self.incident, Error::Card(status));
                 }
-                self.send_described(now_ns);
-            }
-            (Event::Done(status), Step::Address) => {
-                self.settle_idle(status);
-                if status & R1::OWN != 0 {
-                    return self.lane.fail(&mut self.incident, Error::Card(status));
+                if step == Step::Params {
+                    self.send_described(now_ns);
+                    return;
                 }
                 if let Some(tasks) = self.lane.tasks_mut() {
                     tasks.announced(now_ns);
@@ -230,7 +283,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             (Event::Done(status), Step::Look(after)) => self.looked(after, R1(status), now_ns),
             (_, Step::Look(after)) => self.look(after, now_ns),
-            (Event::Done(status), Step::Confirm(on, tries)) => self.confirmed(on, tries, status, now_ns),
+            (Event::Done(status), Step::Confirm(on, tries)) => {
+                self.settle(status);
+                if status & R1::OWN != 0 {
+                    return self.lane.fail(&mut self.incident, Error::Card(status));
+                }
+                let seen = self.services.memory().page().first().copied().unwrap_or(0);
+                self.lane.confirmed::<H>(&mut self.incident, &mut self.timers, seen, (on, tries), now_ns);
+            }
             (Event::Woke, Step::Confirm(on, tries)) => self.confirm_switch(on, tries, now_ns),
             _ => {}
         }

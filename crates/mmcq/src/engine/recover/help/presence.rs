@@ -1,7 +1,7 @@
 //! Cards that come and go: a change of the card slot counts after it has been stable for a moment.
 
-use super::super::super::Engine;
 use super::super::super::blockers::Blockers;
+use super::super::super::card::Card;
 use super::super::super::supervisor::Supervisor;
 use super::super::super::timers::Timers;
 use super::ServiceRequest;
@@ -24,6 +24,38 @@ impl Supervisor {
         timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
+    /// Notes that a card has come or gone: the change counts when it has been stable for a moment.
+    pub fn note_presence<H: Host, P: Profile>(
+        &mut self,
+        timers: &mut Timers,
+        blockers: &mut Blockers<H, P>,
+        now_ns: u64,
+    ) {
+        self.helping_mut().forget();
+        self.helping_mut().retry_ns = 0;
+        timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
+        blockers.refresh_help(self.helping(), timers);
+    }
+
+    /// Returns what the supervisor is asked for, now that the card slot has been stable; `present`:
+    /// with a card in it. `None`: there is no supervisor, so the next one is told.
+    pub fn stable_presence(
+        &mut self,
+        timers: &mut Timers,
+        card: &mut Card,
+        present: bool,
+    ) -> Option<ServiceRequest> {
+        timers.clear_presence();
+        if !present {
+            card.leave();
+            // A task may have begun to wait for the card since the removal was noted.
+            card.functions_mut().note_card_gone();
+        }
+        let there = self.helping().supervisor;
+        self.helping_mut().untold = !there;
+        there.then_some(if present { ServiceRequest::Inserted } else { ServiceRequest::Removed })
+    }
+
     /// Stops waiting for a stable card slot: the program or the supervisor has reported which card
     /// is in it.
     pub fn settle_presence<H: Host, P: Profile>(
@@ -37,47 +69,5 @@ impl Supervisor {
             timers.clear_presence();
             blockers.refresh_help(self.helping(), timers);
         }
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Notes that a card has come or gone, as the host reports.
-    #[cold]
-    pub(in super::super::super) fn note_presence(&mut self, now_ns: u64) {
-        if !P::RECOVERS {
-            if !self.bus.host().present() {
-                self.card.leave();
-                self.removed(now_ns);
-            }
-            return;
-        }
-        self.supervisor.helping_mut().forget();
-        self.supervisor.helping_mut().retry_ns = 0;
-        self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
-        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
-        if self.card.target().is_some() || !self.bus.host().present() {
-            self.removed(now_ns);
-        }
-        if self.lane.is_idle() {
-            self.lane.go_idle::<H>(&mut self.timers, now_ns);
-        }
-    }
-
-    /// Requests the supervisor's help for the card that has come or gone, now that the change is
-    /// stable.
-    pub(super) fn report_presence(&mut self, now_ns: u64) {
-        self.timers.clear_presence();
-        let help = if self.bus.host().present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
-        if help == ServiceRequest::Removed {
-            self.card.leave();
-            // A task may have begun to wait for the card since the removal was noted.
-            self.card.functions_mut().note_card_gone();
-        }
-        let there = self.supervisor.helping().supervisor;
-        self.supervisor.helping_mut().untold = !there;
-        if there {
-            self.ask(help, now_ns);
-        }
-        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 }
