@@ -54,7 +54,7 @@ impl Durability {
         }
     }
 
-    /// Handles the error of a request that nobody is told. `of_flush`: the request was a flush, so
+    /// Handles the error of a request that has no client any more. `of_flush`: it was a flush, so
     /// that a late error is one of earlier writes.
     fn owe_error(&mut self, of_flush: bool, error: Error) {
         match error {

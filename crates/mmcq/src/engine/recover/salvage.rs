@@ -87,8 +87,8 @@ impl Incident {
         }
     }
 
-    /// Forgets that the write of slot `index` is in doubt or must be written once more: nobody
-    /// waits for it any more.
+    /// Forgets that the write of slot `index` is in doubt or must be written once more, because the
+    /// client has dropped the request.
     pub fn give_up(&mut self, index: u8) {
         let others = !(1 << index);
         self.redo &= others;
