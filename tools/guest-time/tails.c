@@ -3,7 +3,8 @@
 // `direct` it writes to the third GiB of DISK: O_DIRECT, eight writes under way (libaio). Otherwise it writes to FILE through Linux's page cache and never syncs, as a
 // program that copies or records; FILE has 256 MiB, which are written again and again. Both begin anew after the last byte.
 // The writer begins, the reader a second later. After MS more neither begins a request: so a read that waits until the writer has ended is counted too, and nothing
-// waits without a bound. One line: the reads that ended in the MS and all that began, their latencies, and what reached the disk in the MS by Linux's own count.
+// waits without a bound. One line: the reads that ended in the MS and all that began; the latencies of all, then of those that began in the second half (bfq prefers
+// who has begun to read just now); and what reached the disk in the MS, by Linux's own count.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ enum { READ_BYTES = 4096, WRITE_BYTES = 64 << 10, DEPTH = 8, LEAD_MS = 1000, REA
 static const uint64_t GIB = UINT64_C(1) << 30, FILE_BYTES = UINT64_C(256) << 20;
 
 struct shared {
-  uint64_t over, end_ns, reads, in_time;
+  uint64_t over, half_ns, end_ns, reads, early, in_time;
   uint64_t latency_ns[READS_MAX];
 };
 static struct shared *shared;
@@ -84,6 +85,7 @@ static void reader(const char *disk) {
     if (pread(file, memory, READ_BYTES, place) != READ_BYTES) die("read");
     uint64_t ended_ns = now_ns();
     shared->latency_ns[count++] = ended_ns - begun_ns;
+    shared->early += begun_ns < shared->half_ns;
     shared->in_time += ended_ns <= shared->end_ns;
   }
   shared->reads = count;
@@ -143,6 +145,13 @@ static int by_size(const void *one, const void *other) {
   return (a > b) - (a < b);
 }
 
+// The least latency that so many percent do not exceed; 0 if there are none. Leaves them in order of size.
+static double percentile_ms(uint64_t *latency_ns, uint64_t count, double percent) {
+  if (!count) return 0;
+  qsort(latency_ns, count, sizeof *latency_ns, by_size);
+  return latency_ns[(uint64_t)(percent / 100 * count + 0.999999) - 1] / 1e6;
+}
+
 int main(int count, char **arguments) {
   uint64_t ms = count == 4 ? strtoull(arguments[3], NULL, 10) : 0;
   if (!ms || !strrchr(arguments[1], '/')) {
@@ -162,6 +171,7 @@ int main(int count, char **arguments) {
   }
   wait_ms(LEAD_MS);
   uint64_t before = sectors_written(disk), begin_ns = now_ns();
+  shared->half_ns = begin_ns + ms * 500000;
   shared->end_ns = begin_ns + ms * 1000000;
   child = fork();
   if (child < 0) die("fork");
@@ -173,15 +183,12 @@ int main(int count, char **arguments) {
     int status;
     if (wait(&status) < 0 || status) return 1;
   }
-  uint64_t reads = shared->reads;
-  qsort(shared->latency_ns, reads, sizeof(uint64_t), by_size);
+  uint64_t reads = shared->reads, late = reads - shared->early;
   printf("tails: writer %s: %lu of %lu reads in time, %.1f a second;", is_direct ? "direct" : "buffered", shared->in_time, reads, shared->in_time / seconds);
+  // First those of the second half: the order of all is another one then.
+  double late_p50_ms = percentile_ms(shared->latency_ns + shared->early, late, 50);
   static const double percents[] = { 50, 99, 99.9, 100 };
-  for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
-    // The least latency that so many percent of all do not exceed.
-    uint64_t at = (uint64_t)(percents[i] / 100 * reads + 0.999999);
-    printf(" p%g %.3f", percents[i], shared->latency_ns[at ? at - 1 : 0] / 1e6);
-  }
-  printf(" ms; writer %.2f MiB/s\n", mib / seconds);
+  for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) printf(" p%g %.3f", percents[i], percentile_ms(shared->latency_ns, reads, percents[i]));
+  printf(" ms; second half %lu, p50 %.3f ms; writer %.2f MiB/s\n", late, late_p50_ms, mib / seconds);
   return 0;
 }
