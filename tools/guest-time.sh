@@ -31,9 +31,10 @@
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds its parts, and jobs/guest has the
 # jobs. --twice: for never, hsq and fifo, each machine also runs two times with one CPU; both
-# outputs must be the same, byte for byte. GUEST_CPUS: number of CPUs of a machine, 2 if it is not
-# set. GUEST_SCHEDULER: scheduler of the block layer; mq-deadline if it is not set, for instructions
-# none. GUEST_TIMEOUT: seconds that a machine may run, 2400 if it is not set. GUEST_LOG: folder for
+# outputs must be the same, byte for byte. GUEST_CPUS: number of CPUs of a machine; if it is not
+# set, 2, and 1 for tails and files, whose rows then are the same in each run. GUEST_SCHEDULER:
+# scheduler of the block layer; mq-deadline if it is not set, for instructions none; tails runs all
+# three. GUEST_TIMEOUT: seconds that a machine may run, 2400 if it is not set. GUEST_LOG: folder for
 # the logs of the bus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -79,9 +80,10 @@ for table in "${tables[@]}"; do
     tails | files)
       tools/guest-parts.sh --module
       tools/guest-tools.sh
-      given=(--platform hsq-sprd --initrd target/judges/guest/tools.initrd --cpus "${GUEST_CPUS:-2}")
+      given=(--platform hsq-sprd --initrd target/judges/guest/tools.initrd --cpus "${GUEST_CPUS:-1}")
       [ $table = tails ] || given+=(--scheduler "${GUEST_SCHEDULER:-mq-deadline}")
       for driver in linux hsq mmcq; do
+        say "$table.$driver"
         linux $table "${given[@]}" --driver $driver >"$job"
         sed -n "s/^$table: /$table: $driver, /p" "$job"
       done
