@@ -1,7 +1,7 @@
 // files.c: a file system's load inside of the guest. The work is the same in each run; the times are the guest's. One line each.
 // files base FOLDER TRANSACTIONS: a small data base. Each transaction appends 4 KiB to FOLDER/journal, fdatasync, writes 4 KiB at a random place of FOLDER/table (16 MiB,
 //   filled before), fdatasync. After each 64 transactions the journal begins anew (it has no bytes then).
-// files unpack FOLDER COUNT: makes COUNT files of 1 to 32 KiB (as many from 1 to 2 KiB as from 16 to 32), 50 in a folder, and syncs, as who unpacks a source.
+// files unpack FOLDER COUNT: makes COUNT files of 1 to 32 KiB (as many from 1 to 2 KiB as from 16 to 32), 50 in a folder, and syncs, as a program that unpacks a source does.
 // files read FOLDER COUNT JOBS: reads these files, compares each byte, one after the other in the order of their making; each of JOBS processes has every JOBSth folder.
 #define _GNU_SOURCE
 #include <errno.h>

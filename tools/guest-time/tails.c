@@ -3,8 +3,8 @@
 // `direct` it writes to the third GiB of DISK: O_DIRECT, eight writes under way (libaio). Otherwise it writes to FILE through Linux's page cache and never syncs, as a
 // program that copies or records; FILE has 256 MiB, which are written again and again. Both begin anew after the last byte.
 // The writer begins, the reader a second later. After MS more neither begins a request: so a read that waits until the writer has ended is counted too, and nothing
-// waits without a bound. One line: the reads that ended in the MS and all that began; the latencies of all, then of those that began in the second half (bfq prefers
-// who has begun to read just now); and what reached the disk in the MS, by Linux's own count.
+// waits without a bound. One line: the reads that ended in the MS and all that began; the latencies of all, then of those that began in the second half (bfq prefers a
+// program that has just begun to read); and what reached the disk in the MS, by Linux's own count.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
