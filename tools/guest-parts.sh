@@ -74,7 +74,7 @@ make -C "$store/unpacked/usr/src/linux-headers-$release" M="$work/modules" modul
 root=$work/root
 mkdir -p "$root"/{bin,modules,proc,sys,dev,tmp}
 cp "$linux/bin/busybox" "$root/bin/busybox"
-for program in load probe; do
+for program in load probe tails files; do
   gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" $sources/$program.c
 done
 for module in mmc_core mmc_block cqhci sdhci bfq rtsx_pci rtsx_pci_sdmmc; do

@@ -1,6 +1,6 @@
 #!/bin/bash
-# guest-time.sh [--twice] [TABLE]...: TABLE is never (the default), hsq, fifo, durable,
-# instructions, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio.
+# guest-time.sh [--twice] [TABLE]...: TABLE is never (the default), hsq, fifo, durable, tails,
+# files, instructions, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio.
 #
 # Runs an unmodified Linux 6.1 of Debian on the laboratory's controller and cards, in virtual time.
 # Linux's own mmc_core, mmc_block and sdhci drive the model, without a queue and with Linux's
@@ -8,8 +8,12 @@
 # --original FILE`, and the same with hsq and fifo, compare the reports with the laboratory's
 # stand-ins and with mmcq.
 #
-# - never, hsq, fifo, durable and instructions also run mmcq.ko in place of Linux's driver.
+# - never, hsq, fifo, durable, tails, files and instructions also run mmcq.ko in place of Linux's
+#   driver.
 # - durable: writes that are on the medium when they end.
+# - tails: how long a reader waits beside a writer, with each I/O scheduler of Linux. Prints a row
+#   of text for each scheduler and writer.
+# - files: a small data base, and many small files, on ext4 and f2fs. Prints rows of text.
 # - instructions: how many instructions a request of 4 KiB takes, on one CPU, without the price of
 #   waking a thread.
 # - stacks, queues and recovery also run boards/pc, which is mmcq on bare metal, in the same
@@ -27,9 +31,10 @@
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds its parts, and jobs/guest has the
 # jobs. --twice: for never, hsq and fifo, each machine also runs two times with one CPU; both
-# outputs must be the same, byte for byte. GUEST_CPUS: number of CPUs of a machine, 2 if it is not
-# set. GUEST_SCHEDULER: scheduler of the block layer; mq-deadline if it is not set, for instructions
-# none. GUEST_TIMEOUT: seconds that a machine may run, 2400 if it is not set. GUEST_LOG: folder for
+# outputs must be the same, byte for byte. GUEST_CPUS: number of CPUs of a machine; if it is not
+# set, 2, and 1 for tails and files, whose rows then are the same in each run. GUEST_SCHEDULER:
+# scheduler of the block layer; mq-deadline if it is not set, for instructions none; tails runs all
+# three. GUEST_TIMEOUT: seconds that a machine may run, 2400 if it is not set. GUEST_LOG: folder for
 # the logs of the bus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -71,6 +76,17 @@ for table in "${tables[@]}"; do
       pc
       for setting in none hsq-tag; do linux table --card emmc-hs200 --setting $setting --scheduler none --json; done
       for load in "randread 1" "randread 32" "read 1" "read 32"; do ours "load $load 1024" --card emmc-hs200; done
+      continue ;;
+    tails | files)
+      tools/guest-parts.sh --module
+      tools/guest-tools.sh
+      given=(--platform hsq-sprd --initrd target/judges/guest/tools.initrd --cpus "${GUEST_CPUS:-1}")
+      [ $table = tails ] || given+=(--scheduler "${GUEST_SCHEDULER:-mq-deadline}")
+      for driver in linux hsq mmcq; do
+        say "$table.$driver"
+        linux $table "${given[@]}" --driver $driver >"$job"
+        sed -n "s/^$table: /$table: $driver, /p" "$job"
+      done
       continue ;;
     durable | instructions)
       tools/guest-parts.sh --module
@@ -128,7 +144,7 @@ for table in "${tables[@]}"; do
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
     fifo) machines=(fifo-sdhci: fifo-sdhci:fifo-emmc-b) ;;
-    *) say "$table: expected never, hsq, fifo, durable, instructions, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio"; exit 2 ;;
+    *) say "$table: expected never, hsq, fifo, durable, tails, files, instructions, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio"; exit 2 ;;
   esac
   tools/guest-parts.sh --module
   for machine in "${machines[@]}"; do

@@ -1,10 +1,10 @@
 #!/bin/bash
-# guest-tools.sh: builds the guest's initrd for `tools/guest-time.sh tools`, `blktrace` and `sdio`:
-# target/judges/guest/tools.initrd. It contains the initrd of tools/guest-parts.sh; Debian's
-# mmc-utils, blktrace, mkfs and fsck of ext4 and f2fs, with the libraries and kernel modules that
-# they need; Linux's driver of a Bluetooth card; and a program that reads the card's packets. 6 MB
-# are fetched once. The script installs nothing into the system, and does nothing if the file is up
-# to date.
+# guest-tools.sh: builds the guest's initrd for the tables tools, blktrace, sdio, tails and files of
+# tools/guest-time.sh: target/judges/guest/tools.initrd. It contains the initrd of
+# tools/guest-parts.sh; Debian's mmc-utils, blktrace, mkfs and fsck of ext4 and f2fs, with the
+# libraries and kernel modules that they need; Linux's driver of a Bluetooth card; and a program
+# that reads the card's packets. 6 MB are fetched once. The script installs nothing into the system,
+# and does nothing if the file is up to date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "guest-tools.sh: $*" >&2; }
