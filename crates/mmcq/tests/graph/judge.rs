@@ -71,6 +71,8 @@ pub struct Judge {
     pub wedged: bool,
     /// Time since which every request has its result and nothing is under way.
     pub rest_ns: Option<u64>,
+    /// Time of the supervisor's first event, which is the end of the bring-up in a cold run.
+    pub up_ns: Option<u64>,
     /// Whether a cache has lost its content.
     cache_lost: bool,
     changed: bool,

@@ -6,6 +6,7 @@ use crate::choice::Bad;
 use crate::host::World;
 use crate::judge::{Fate, Work};
 use crate::run::{MS, Run};
+use crate::supervisor::Supervisor;
 use mmcq::engine::{Error, RecoveryStep};
 
 /// Longest time of an incident in nanoseconds: 12 s, the card's own times for a read and a write,
@@ -14,11 +15,18 @@ const INCIDENT_NS: u64 = 12_000 * MS + 600 * MS + 1_000 * MS;
 /// Time in nanoseconds that a run with another card may take longer, for the bring-up of that card.
 /// A run with an erase, or with flushes of a cache, may take twice this time longer.
 const LONG_NS: u64 = 30_000 * MS;
+/// Time in nanoseconds by which one fault may delay a bring-up.
+const LATER_NS: u64 = 500 * MS;
+/// Time in nanoseconds at which each run begins.
+const BEGAN_NS: u64 = MS;
 
 impl Run<'_> {
     /// Checks, when all requests have their results, the time that recovery took, and whether the
     /// faults of the run justify its measures.
-    pub fn at_first_rest(&self) {
+    pub fn at_first_rest(&self, supervisor: &Supervisor<'_>) {
+        if self.start.workload.cold {
+            self.at_first_rest_of_bring_up(supervisor);
+        }
         let (slower, dead) = (self.taken(RecoveryStep::Slower), self.taken(RecoveryStep::Dead));
         let (reinit, cycles) = (self.taken(RecoveryStep::Reinit), self.taken(RecoveryStep::PowerCycle));
         let usable = dead == 0 && self.stack.with(|engine| engine.card_params().is_some());
@@ -29,6 +37,7 @@ impl Run<'_> {
         let last = judge.bad.last().map_or(0, |&(at, _)| at);
         let flushes = judge.asked.iter().any(|asked| matches!(asked.work, Work::Flush | Work::Durable));
         let erases = judge.asked.iter().any(|asked| asked.work == Work::Erase);
+        let changes = changes || self.start.workload.cold;
         let long = if erases || flushes && self.start.workload.cache { 2 * LONG_NS } else { 0 };
         // Noise damages the data of every request, and each request has an incident of its own.
         let incidents = if noise { judge.asked.len() as u64 } else { 1 };
@@ -101,6 +110,34 @@ impl Run<'_> {
         let away = !card.present || !card.powered || card.mute || card.state != State::Tran;
         if card.area != 0 && !away && usable {
             judge.violation("at rest the card is in another partition");
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Checks how the bring-up ended that a run began with. One curable fault ends no call and costs
+    /// at most half a second; a call that found no card had at least two faults.
+    fn at_first_rest_of_bring_up(&self, supervisor: &Supervisor<'_>) {
+        let mut world = self.world.borrow_mut();
+        let judge = &mut world.judge;
+        let (up_ns, refused) = (judge.up_ns.unwrap_or(u64::MAX), supervisor.refused);
+        let takes_away = |bad| matches!(bad, Bad::Removed | Bad::SupervisorGone | Bad::Gone);
+        if judge.has(takes_away) {
+            return;
+        }
+        if let [(at, bad)] = judge.bad[..]
+            && at < up_ns
+            && is_curable(bad)
+        {
+            let waits = if bad == Bad::SupervisorTooSlow { 20_000 * MS } else { 0 };
+            if refused > 0 {
+                judge.violation("one curable fault ended a bring-up");
+            } else if up_ns > BEGAN_NS + self.start.bring_up_ns + LATER_NS + waits {
+                judge.violation("one curable fault delayed a bring-up by more than half a second");
+            }
+        }
+        if refused * 2 > judge.bad.len() {
+            judge.violation("a bring-up found no card, without two faults");
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Start {
     pub only: Option<&'static [Bad]>,
     model: ModelCard,
     pub timing: Timing,
+    /// Time in nanoseconds of a bring-up without a fault.
+    pub bring_up_ns: u64,
 }
 
 impl Start {
@@ -57,6 +59,7 @@ impl Start {
             world.now = next.filter(|_| world.running().is_none()).unwrap_or(0).max(world.now + PHASE_NS);
             NOW_NS.set(world.now);
         };
+        let began = world.borrow().now;
         let (result, _) =
             stack.block_on(card::bring_up_emmc(&stack, scratch, options(&workload)), |_| idle());
         let card = result.expect("all is well");
@@ -71,7 +74,11 @@ impl Start {
         assert_eq!(card.timing == Timing::Hs200, workload.fast);
         let mut model = world.card.clone();
         model.initialised = 0;
-        Start { workload, card, only: None, model, timing: world.timing }
+        let bring_up_ns = world.now - began;
+        if workload.cold {
+            model = workload.card();
+        }
+        Start { workload, card, only: None, model, timing: world.timing, bring_up_ns }
     }
 }
 
@@ -132,14 +139,17 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     NOW_NS.set(world.now);
     let world = Rc::new(RefCell::new(world));
     let stack: Stack = Stack::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
-    stack.with(|engine| {
-        engine.set_card_params(Some(start.card.params));
-        enable_extended_ops(engine);
-    });
-    told_of_the_bus(&stack, &start.card);
-    {
+    if !start.workload.cold {
+        stack.with(|engine| {
+            engine.set_card_params(Some(start.card.params));
+            enable_extended_ops(engine);
+        });
+        told_of_the_bus(&stack, &start.card);
         let mut world = world.borrow_mut();
         (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
+    }
+    {
+        let mut world = world.borrow_mut();
         world.chooser.closed = false;
         world.log = traced.then(Vec::new);
     }
@@ -198,10 +208,13 @@ pub fn enable_extended_ops(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
 
 impl Run<'_> {
     fn go(&mut self) {
-        let options = options(&self.start.workload);
-        let mut supervisor =
-            Supervisor::new(self.stack, options, self.start.card, self.start.workload.supervisor);
-        supervisor.poll(self.flag);
+        let workload = &self.start.workload;
+        let card = (!workload.cold).then_some(self.start.card);
+        let mut supervisor = Supervisor::new(self.stack, options(workload), card, workload.supervisor);
+        match workload.cold {
+            true => self.flag.raise(),
+            false => _ = supervisor.poll(self.flag, true),
+        }
         let mut last = None;
         for turn in 0..=TURNS {
             if turn == TURNS {
@@ -209,13 +222,15 @@ impl Run<'_> {
             }
             self.keep(&mut supervisor);
             let done = self.take();
-            if self.users.is_empty() && self.group < self.start.workload.groups.len() {
+            if supervisor.brings_up() {
+                // Requests follow when there is a card.
+            } else if self.users.is_empty() && self.group < self.start.workload.groups.len() {
                 self.submit_group();
             } else if self.users.is_empty() && self.is_quiet(&supervisor) {
                 match last {
                     None => {
                         // No more faults from here on. One more flush reports what was lost.
-                        self.at_first_rest();
+                        self.at_first_rest(&supervisor);
                         self.world.borrow_mut().chooser.closed = true;
                         self.submit(Do::Flush);
                         last = Some(self.world.borrow().now);
@@ -270,7 +285,11 @@ impl Run<'_> {
         }
         self.flag.clear();
         self.world.borrow_mut().judge.helping = true;
-        let event = supervisor.poll(self.flag);
+        let is_there = {
+            let world = self.world.borrow();
+            world.card.present || world.inserts_at != u64::MAX
+        };
+        let event = supervisor.poll(self.flag, is_there);
         let in_use = self.stack.with(|engine| engine.slots_in_use());
         supervisor.talks = in_use > self.users.len() + self.orphans();
         if !supervisor.talks {
@@ -278,7 +297,11 @@ impl Run<'_> {
         }
         self.world.borrow_mut().judge.helping = supervisor.talks;
         if let Some(event) = event {
-            self.world.borrow_mut().say(|| event);
+            let mut world = self.world.borrow_mut();
+            let now = world.now;
+            world.judge.up_ns.get_or_insert(now);
+            world.say(|| event);
+            drop(world);
             self.stack.with(enable_extended_ops);
         }
     }

@@ -30,6 +30,8 @@ pub struct Workload {
     /// Whether the bus is fast enough to need tuning.
     pub fast: bool,
     pub supervisor: bool,
+    /// Whether each run begins with a card without power, which is brought up.
+    pub cold: bool,
     /// Groups of requests: those of a group are submitted at the same time, and the next group is
     /// submitted when all of them have their results.
     pub groups: &'static [&'static [Do]],
@@ -53,6 +55,7 @@ const PLAIN: Workload = Workload {
     cache: false,
     fast: false,
     supervisor: true,
+    cold: false,
     groups: &[&[W(0, 2), W(2, 2), R(1, 2)], &[W(1, 1), R(0, 4)]],
     small: &[&[W(0, 2), R(1, 1)]],
     thrifty: false,
@@ -60,7 +63,7 @@ const PLAIN: Workload = Workload {
 };
 
 /// All workloads of the graph tests.
-pub const ALL: [Workload; 10] = [
+pub const ALL: [Workload; 13] = [
     PLAIN,
     Workload {
         name: "no supervisor",
@@ -126,7 +129,28 @@ pub const ALL: [Workload; 10] = [
         small: &[&[W(0, 1), R(4, 1)]],
         ..PLAIN
     },
+    Workload { name: "bring-up", cold: true, groups: SHORT, small: SHORT, ..PLAIN },
+    Workload {
+        name: "bring-up, tuned, with a cache",
+        cold: true,
+        fast: true,
+        cache: true,
+        groups: SHORT,
+        small: SHORT,
+        ..PLAIN
+    },
+    Workload {
+        name: "bring-up, no supervisor",
+        cold: true,
+        supervisor: false,
+        groups: SHORT,
+        small: SHORT,
+        ..PLAIN
+    },
 ];
+
+/// After a bring-up: that the card is there.
+const SHORT: &[&[Do]] = &[&[W(0, 1)], &[R(0, 1)]];
 
 impl Workload {
     /// Returns the workload for sequences of `depth` faults: for three and more its shorter form.
