@@ -9,6 +9,8 @@
  * milliseconds after it was inserted. */
 #define TRIES 20
 #define TRY_MS 50
+/* Number of bring-ups after a sleep before the card counts as another one. */
+#define WAKE_TRIES 2
 /* Time in ms after which a request is sent again whose memory could not be mapped. */
 #define AGAIN_MS 10
 /* The block layer's timeout in s. It has no effect (`timed_out` only restarts it), since the
@@ -309,11 +311,17 @@ bool mmcq_ko_is_back(struct host *host)
 	for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
 		msleep(TRY_MS);
 	/* A disk whose card was out before has no blocks, and stays out: the look makes a new one. */
-	if (!get_capacity(disk->gendisk) || bring_up(host, &card) || !is_same(&card, disk))
+	if (!get_capacity(disk->gendisk))
 		return false;
-	/* Card events up to here came from the bring-up of this card, so no look is needed. */
-	WRITE_ONCE(host->went, false);
-	return true;
+	/* Damage on the wires may also hide what the card can do, so that it looks like another one. */
+	for (i = 0; i < WAKE_TRIES; i++)
+		if (!bring_up(host, &card) && is_same(&card, disk)) {
+			/* Card events up to here came from the bring-up of this card, so no look is
+			 * needed. */
+			WRITE_ONCE(host->went, false);
+			return true;
+		}
+	return false;
 }
 
 /* Brings up the card after the machine slept. If it is the same card as before, its disk is used
@@ -372,10 +380,12 @@ static void look(struct host *host)
 {
 	if (READ_ONCE(host->leaving))
 		return;
-	if (READ_ONCE(host->went) || mmcq_card_present(host->number) != 1)
+	if (READ_ONCE(host->went) || mmcq_card_present(host->number) != 1) {
 		card_went(host);
-	/* The disk itself refuses requests from here on. */
-	WRITE_ONCE(host->went, false);
+		/* The disk itself refuses requests from here on. A removal that comes after the
+		 * question above leaves the mark for the next look. */
+		WRITE_ONCE(host->went, false);
+	}
 	if (READ_ONCE(host->stopped))
 		return;
 	if (mmcq_card_present(host->number) == 1 && (!host->disk || host->disk->refuses))

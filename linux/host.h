@@ -139,6 +139,8 @@ struct host {
 	/* Polled requests that have ended in an interrupt, and the work that completes them. */
 	struct llist_head ended;
 	struct work_struct complete;
+	/* The controller is open in the library. It is not if it has not come back from a sleep. */
+	bool open;
 	/* Interrupt and timer are off, so a thread that waits must poll the controller. */
 	bool silent;
 	/* The driver is leaving the controller, or the machine goes to sleep: the work `look` is

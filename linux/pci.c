@@ -267,9 +267,13 @@ int32_t mmcq_ko_open(struct host *host)
 		.quirks = quirks, .flags = MMCQ_QUICK_MAP | (emmc_18 ? MMCQ_EMMC_18 : 0),
 		.dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
 	};
+	int32_t code;
 
 	mmcq_ko_prepare_poll(host, &platform);
-	return host->kind->open(host, &platform);
+	code = host->kind->open(host, &platform);
+	if (!code)
+		host->open = true;
+	return code;
 }
 
 /* Lets the controller use its interrupt pin, or not. */
@@ -279,10 +283,11 @@ static void set_line(struct host *host, bool on)
 		pci_intx(host->pci, on);
 }
 
-/* Switches interrupt and alarm off, and then closes the controller in the library. */
+/* Switches interrupt and alarm off, and then closes the controller in the library, if it is open
+ * there. MMCQ_E_STATE: it could not be closed. */
 int32_t mmcq_ko_close(struct host *host)
 {
-	int32_t code;
+	int32_t code = MMCQ_OK;
 
 	/* Other devices may share the interrupt line, so only this controller's interrupt is switched
 	 * off. */
@@ -290,7 +295,9 @@ int32_t mmcq_ko_close(struct host *host)
 	set_line(host, false);
 	synchronize_irq(host->irq);
 	hrtimer_cancel(&host->timer);
-	code = mmcq_close(host->number);
+	if (host->open)
+		code = mmcq_close(host->number);
+	host->open = code == MMCQ_E_STATE;
 	writel(0, host->registers + host->kind->enable);
 	set_line(host, true);
 	if (code)

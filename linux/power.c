@@ -60,16 +60,17 @@ void mmcq_ko_wake_for(struct host *host, struct request_queue *queue)
 }
 
 /* Flushes the card and closes the library, which forgets all else. If the flush fails, the last
- * writes may be lost; then the next flush reports a loss. A power-off notification that fails loses
- * nothing. */
+ * writes may be lost; then the next flush reports a loss. That holds for a card that was taken out,
+ * too: if it is in the slot again after the sleep, it keeps its disk. A power-off notification that
+ * fails loses nothing. */
 static int32_t close_for_sleep(struct host *host)
 {
 	int32_t flushed = mmcq_flush(host->number);
 	int32_t code = mmcq_ko_close(host);
 
-	if (flushed == MMCQ_E_STATE || flushed == MMCQ_E_NO_CARD || flushed == MMCQ_E_REMOVED)
-		flushed = 0;
-	if (flushed || code == MMCQ_E_CACHE_LOST)
+	/* MMCQ_E_STATE: the library is closed, because the controller has not come back from an earlier
+	 * sleep. */
+	if ((flushed && flushed != MMCQ_E_STATE) || code == MMCQ_E_CACHE_LOST)
 		atomic_inc(&host->losses);
 	return code;
 }

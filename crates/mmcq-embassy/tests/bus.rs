@@ -83,6 +83,25 @@ fn a_soldered_emmc_at_1v8_works_at_high_speed() {
     assert_eq!(control & (AT_1V8 | TIMING), AT_1V8, "1.8 V, and no timing of UHS-I");
 }
 
+/// Tests a driver that requests the fastest clock of the controller before the lines have 1.8 V:
+/// the clock stays in the range of high speed.
+#[test]
+fn without_1v8_no_clock_is_faster_than_high_speed() {
+    let _alone = exclusive();
+    let world = World::new("sdxc-128g-uhs");
+    let stack = world.stack_with(Clock::<0>::TIMER);
+    let mut bus = Bus::new(stack, memory(4096)).at_most(Width::W4);
+    assert!(bus.supports_frequency() > 100_000_000);
+    drive(&world, stack, [Box::pin(async { Clock::<0>::run(stack).await })], async {
+        bus.init_idle(400_000).await.unwrap();
+        bus.set_bus(BusWidth::W4, 208_000_000).unwrap();
+        // The next command sets the bus; the card is not ready for it.
+        let mut block = Aligned::<A4, _>([0; 64]);
+        assert!(bus.read_blocks(send_tuning_block(0, &mut block), false).await.is_err());
+    });
+    assert_eq!(stack.with(|engine| engine.bus().clock_hz), 52_000_000);
+}
+
 /// Tests a tuning that is dropped at any moment. During its tuning procedure a controller treats
 /// any CMD19 as a step of the tuning, and does not deliver its data [SDHC 2.2.25].
 #[test]

@@ -45,6 +45,8 @@ mod layers;
 mod linux_requests;
 #[cfg(target_os = "linux")]
 mod literal;
+#[cfg(target_os = "linux")]
+mod module_sleep;
 mod never;
 mod noted;
 mod outputs;

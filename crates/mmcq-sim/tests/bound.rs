@@ -445,3 +445,47 @@ fn what_is_enabled_for_a_card_is_not_enabled_for_the_next() {
     };
     assert!(enables_nothing_for_the_next(packs, || Packed(Fifo), nothing, packed, unpacked) > 0);
 }
+
+/// Checks that a call which puts a card to sleep, or switches it off, leaves the next card alone:
+/// the next card stays with the engine, and keeps its supply. The cards are exchanged after each
+/// step of the call, also after the card's last answer and before the call sees it.
+#[test]
+fn neither_sleep_nor_power_off_takes_the_next_card_away() {
+    for (first, sleeps) in [("emmc-51-full", true), ("emmc-51-full", false), ("sdxc-64g-a2", false)] {
+        let (mut exchanges, mut changed, mut ended) = (0, 0, false);
+        while !ended {
+            let (bench, card, scratch) = up(first);
+            let stack = bench.stack();
+            bench.run(BlockDevice::new(stack).write(8, buffer(8))).unwrap().0.unwrap();
+            let mut call = pin!(async {
+                match sleeps {
+                    true => power::sleep(stack, &card, scratch).await.0.map(|_| ()),
+                    false => power::power_off(stack, &card, scratch, power::Off::Short).await.0,
+                }
+            });
+            let mut context = Context::from_waker(Waker::noop());
+            ended = call.as_mut().poll(&mut context).is_ready();
+            for step in 0..=exchanges {
+                let idle = !ended && bench.step().is_err();
+                if !ended && (idle || step < exchanges) {
+                    ended = call.as_mut().poll(&mut context).is_ready();
+                }
+            }
+            if ended {
+                break;
+            }
+            exchanges += 1;
+            drop(bench.remove());
+            bench.insert(card_named("emmc-hs200").unwrap());
+            let next = bench.run(bring_up(stack, buffer(1), Options::DEFAULT)).unwrap().0.unwrap();
+            let told = bench.run(call).unwrap();
+            // The card may have gone to sleep, or lost its supply, before it was exchanged.
+            assert!(matches!(told, Ok(()) | Err(Error::Changed)), "{first}, {sleeps}, {exchanges}: {told:?}");
+            changed += u32::from(told.is_err());
+            assert_eq!(sectors(stack), Some(next.params.sectors), "{first}, sleeps {sleeps}, {exchanges}");
+            let read = bench.run(BlockDevice::new(stack).read(0, buffer(1))).unwrap().0;
+            assert_eq!(read, Ok(1), "{first}, sleeps {sleeps}, {exchanges}");
+        }
+        assert!(changed > 3, "{first}, sleeps {sleeps}: {changed} of {exchanges}");
+    }
+}

@@ -408,6 +408,24 @@ fn a_refused_write_is_not_ok_because_another_was_counted() {
     assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Ok(()));
 }
 
+/// Checks a stack that is suspended between the counter and the write: nothing of the write was
+/// begun, and the caller gets the reason.
+#[test]
+fn a_write_that_the_engine_refuses_is_not_ambiguous() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    let write = rpmb.write(&KEY, NONCES, 3, &[1; 256]);
+    let result = rig.stack.block_on(write, |_| {
+        NOW_NS.set(NOW_NS.get() + 100_000);
+        if !rig.model.borrow().answer.is_empty() {
+            // The exchange of the counter goes on.
+            rig.stack.with(|engine| engine.suspend());
+        }
+    });
+    assert_eq!(result, Err(RpmbError::NotWritten(Error::Suspended)));
+    assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (0, 0));
+}
+
 #[test]
 fn an_exchange_is_no_longer_than_the_host_can_move() {
     let rig = Rig::with_blocks(Some(KEY), 8);

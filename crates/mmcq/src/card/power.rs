@@ -55,8 +55,8 @@ pub async fn power_off<B: Platform, const N: usize>(
     if session.is_over() {
         return (Err(Error::Changed), session.into_scratch());
     }
-    let mut flushed = take_away(stack).await;
-    if flushed.is_err_and(is_refusal) {
+    let mut flushed = take_away(stack, session.card).await;
+    if flushed.is_err_and(Error::is_refusal) {
         return (flushed.map(|_| ()), session.into_scratch());
     }
     if flushed != Ok(true) {
@@ -64,29 +64,33 @@ pub async fn power_off<B: Platform, const N: usize>(
         if let Err(refused) = await_supervisor(stack).await {
             return (stays_on(stack, flushed.map(|_| ()), refused), session.into_scratch());
         }
-        // The supply is switched off in any case; the next flush reports what is lost by that.
+        // The supply is switched off in any case; the next flush reports what is lost by that. But
+        // a card that has come meanwhile keeps its supply.
         let lost = stack.with(|engine| {
             let before = engine.losses();
-            engine.set_card_params(None);
-            engine.losses() != before
+            engine.is_meant(session.card).then(|| {
+                engine.set_card_params(None);
+                engine.losses() != before
+            })
         });
-        if lost {
-            flushed = flushed.and(Err(Error::CacheLost));
+        match lost {
+            None => {
+                let result = stays_on(stack, flushed.map(|_| ()), Error::Changed);
+                return (result, session.into_scratch());
+            }
+            Some(true) => flushed = flushed.and(Err(Error::CacheLost)),
+            Some(false) => {}
         }
     }
     let flushed = flushed.map(|_| ());
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
     let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
     let result = match supply {
-        Err(refused) if is_refusal(refused) => stays_on(stack, flushed, refused),
+        Err(refused) if refused.is_refusal() => stays_on(stack, flushed, refused),
+        Err(_) if session.is_over() => stays_on(stack, flushed, Error::Changed),
         supply => flushed.and(notified).and(supply),
     };
     (result, session.into_scratch())
-}
-
-/// Returns whether a request with this error was not begun, and may be sent again.
-fn is_refusal(error: Error) -> bool {
-    matches!(error, Error::Full | Error::Suspended | Error::Reentered)
 }
 
 /// Returns the result of a call that leaves the supply on, because the engine has refused a request
@@ -102,20 +106,23 @@ fn stays_on<B: Platform, const N: usize>(
     Err(refused)
 }
 
-/// Flushes until the card holds no unwritten data, and at that moment removes the card from the
-/// engine. Returns false if other clients wrote so much that there was no such moment. After false
-/// or an error the engine still has the card.
-async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
+/// Flushes until the card with the number `card` holds no unwritten data, and at that moment removes
+/// it from the engine. Returns false if other clients wrote so much that there was no such moment.
+/// After false or an error the engine still has the card, or the card that has come in its place.
+async fn take_away<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    card: CardNumber,
+) -> Result<bool, Error> {
     for _ in 0..ROUNDS {
         // After an error nothing may be left that could be lost, but the engine keeps the card.
-        stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result?;
-        if stack.with(|engine| engine.leave_flushed()) {
+        stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY).for_card(card)).await.result?;
+        if stack.with(|engine| engine.leave_flushed(card)) {
             return Ok(true);
         }
         // A flush may leave the card's queue enabled; a pause does not.
         let pause = Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY);
         let _ = stack.request(pause).await;
-        if stack.with(|engine| engine.leave_flushed()) {
+        if stack.with(|engine| engine.leave_flushed(card)) {
             return Ok(true);
         }
     }
@@ -133,7 +140,7 @@ async fn await_supervisor<B: Platform, const N: usize>(stack: &Stack<B, N>) -> R
         // A pause is not urgent, so it begins when the supervisor has finished.
         let pause = Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY);
         match stack.request(pause).await.result {
-            Err(error) if is_refusal(error) => return Err(error),
+            Err(error) if error.is_refusal() => return Err(error),
             _ => {}
         }
     }
@@ -221,9 +228,9 @@ pub async fn sleep<B: Platform, const N: usize>(
     if session.is_over() {
         return (Err(Error::Changed), session.into_scratch());
     }
-    let before =
-        stack.with(|engine| (engine.card_number(), engine.card_params().copied(), *engine.abilities()));
-    let flushed = take_away(stack).await;
+    let number = session.card;
+    let before = stack.with(|engine| (number, engine.card_params().copied(), *engine.abilities()));
+    let flushed = take_away(stack, number).await;
     let result = match flushed {
         Ok(false) => Err(Error::Protocol(Breach::WrittenWithoutPause)),
         Ok(true) => {
@@ -236,6 +243,7 @@ pub async fn sleep<B: Platform, const N: usize>(
     if flushed == Ok(true) && result.is_err() {
         give_back(stack, before);
     }
+    let result = result.map_err(|error| if session.is_over() { Error::Changed } else { error });
     (result, session.into_scratch())
 }
 

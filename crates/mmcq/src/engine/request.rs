@@ -373,6 +373,12 @@ impl Error {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)
     }
+
+    /// Returns whether nothing of a request with this error was begun, and the request may be sent
+    /// again.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Error::Full | Error::Suspended | Error::Reentered)
+    }
 }
 
 impl core::fmt::Display for Error {

@@ -18,7 +18,7 @@ use super::lane::Lane;
 use super::phases::Stage;
 use super::slot::NONE;
 use super::timers::{NEVER, Timers};
-use super::{Engine, SlotId};
+use super::{CardNumber, Engine, SlotId};
 use crate::host::{Host, Phase};
 use crate::sched::{Lanes, Profile};
 use core::task::Waker;
@@ -70,11 +70,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Removes the card from the engine, if no work is left, no data could be lost, the card's
-    /// queue is off, and no supervisor is asked to work on the card. Otherwise returns false, and
-    /// the engine keeps the card.
-    pub(crate) fn leave_flushed(&mut self) -> bool {
-        let may = self.is_idle()
+    /// Removes the card with the number `card` from the engine, if no work is left, no data could
+    /// be lost, the card's queue is off, and no supervisor is asked to work on the card. Otherwise,
+    /// or if another card is in the slot, returns false, and the engine keeps its card.
+    pub(crate) fn leave_flushed(&mut self, card: CardNumber) -> bool {
+        let may = self.is_meant(card)
+            && self.is_idle()
             && !self.durability.may_lose(&self.card)
             && !self.lane.is_queued()
             && !self.supervisor.helping().asks();

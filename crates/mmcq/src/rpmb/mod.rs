@@ -337,6 +337,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                 }
             }
             Ok(_) => self.find_out(key, after, counter, RpmbError::Forged).await,
+            // The engine has refused the request, and would refuse to read the counter, too.
+            Err(error) if error.is_refusal() => Err(RpmbError::NotWritten(error)),
             Err(error) => self.find_out(key, after, counter, RpmbError::NotWritten(error)).await,
         }
     }

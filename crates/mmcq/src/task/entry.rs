@@ -231,7 +231,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn note_flushed(&mut self) -> bool = false;
         pub(crate) fn take_back_error(&mut self, error: Error) = { let _ = error; };
         pub(crate) fn restore_packs(&mut self, told: bool) = { let _ = told; };
-        pub(crate) fn leave_flushed(&mut self) -> bool = false;
+        pub(crate) fn leave_flushed(&mut self, card: CardNumber) -> bool = { let _ = card; false };
     }
 
     questions! {
