@@ -183,7 +183,7 @@ print(lock(r, F_WRLCK, 0, 1), lock(w, F_RDLCK, 0, 1), lock(a, 77, 0, 1), lock(a,
 for fd in [a, b, r, w]:
     print([lock(fd, kind, at, 3, fcntl.F_OFD_GETLK) for kind in [F_RDLCK, F_WRLCK] for at in [7, 50, 105, 5000]])
 os.close(os.dup(a)); print(lock(r, F_RDLCK, 100, 1), lock(a, F_RDLCK, 100, 5), lock(r, F_RDLCK, 100, 5), lock(w, F_WRLCK, 100, 1))
-print(lock(w, F_WRLCK, 105, 5), lock(a, F_UNLCK, 105, 5), lock(w, F_WRLCK, 105, 5), lock(r, F_WRLCK, 50, 150, fcntl.F_OFD_GETLK))
+print(lock(w, F_WRLCK, 105, 5), lock(a, F_UNLCK, 105, 5), lock(w, F_WRLCK, 105, 5), lock(r, F_WRLCK, 98, 6, fcntl.F_OFD_GETLK))
 # Locks of a process and of a description keep each other out, also in one process.
 print(lock(b, F_WRLCK, 104, 1, fcntl.F_SETLK), lock(b, F_WRLCK, 20, 5, fcntl.F_SETLK), lock(a, F_RDLCK, 24, 1), lock(a, F_RDLCK, 25, 1))
 print(lock(r, F_RDLCK, 9, 9, fcntl.F_OFD_GETLK), lock(r, F_RDLCK, 20, 5, fcntl.F_OFD_GETLK), lock(r, F_RDLCK, 105, 1, fcntl.F_GETLK), lock(r, F_RDLCK, 60, 1, fcntl.F_GETLK))
