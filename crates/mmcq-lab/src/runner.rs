@@ -480,9 +480,8 @@ impl Jobs<'_> {
             let without = refused.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(",");
             return Some(RunError::Recorded { setting: run.setting.name(), without });
         }
-        let flushes =
-            |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync || w.job.sync;
-        let worker = run.workers.iter().find(flushes).filter(|_| !flushes_well)?;
+        let mut workers = run.workers.iter().filter(|_| !flushes_well);
+        let worker = workers.find(|worker| worker.job.asks_for_flushes())?;
         Some(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() })
     }
 }

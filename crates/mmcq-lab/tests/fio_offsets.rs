@@ -170,6 +170,22 @@ fn orders_of_the_installed_fio() {
         "--rw=read:-8k --bs=4k --offset=256k --size=128k",
         "--rw=read:-4k --bs=4k --offset=64k --size=256k --number_ios=100",
         "--rw=read:-8k --bs=4k --size=256k",
+        // All numbers of 64 bits, not those of the offsets alone.
+        "--rw=randread --bsrange=1k-8k --random_generator=tausworthe64",
+        "--rw=randwrite --bssplit=4k/50:16k/30:8k/20 --random_generator=tausworthe64",
+        // A job that collects completions ends a pass by its bytes.
+        "--rw=randrw:5 --bs=4k --size=100k --loops=3 --ioengine=libaio",
+        "--rw=randread --bs=4k --size=128k --io_size=300k --norandommap --ioengine=libaio",
+        "--rw=randwrite --bs=4k --size=128k --io_size=300k --norandommap --ioengine=libaio",
+        // The largest block of both directions, even if one has no transfers.
+        "--rw=write --bssplit=4k/50:16k/50,8k/100 --size=300k --io_size=600k",
+        // A share of the files, not of the pass.
+        "--rw=randwrite --bs=12k --size=300k --io_size=50%",
+        "--rw=read --bs=4k --size=200k --io_size=25% --loops=2",
+        // Written blocks are read back in order where fio keeps no map of them.
+        "--rw=randwrite --bs=4k --size=128k --random_generator=lfsr --verify=crc32c",
+        "--rw=randwrite --bs=4k --random_distribution=zoned:50/10:50/90 --verify=crc32c",
+        "--rw=randwrite --bs=4k --random_distribution=zoned:50/10:50/90 --verify=crc32c --verify_backlog=6",
     ] {
         cases.push((vec![524_288], line.to_string()));
     }

@@ -92,10 +92,10 @@ fn a_flow_holds_with_the_engine_null() {
     assert!(second == 100 && first.abs_diff(33) <= 2, "{first} and {second}");
 }
 
-/// Checks that a job that submits in groups and sleeps for its flow submits each group whole, so
-/// that all jobs of the flow end.
+/// Checks that a job that sleeps for its flow first submits what it has of a group, and that all
+/// jobs of the flow end. The expected shares of depths are those of fio 3.33.
 #[test]
-fn a_flow_that_sleeps_submits_its_groups_whole() {
+fn a_flow_that_sleeps_cuts_groups() {
     for engine in ["libaio", "null"] {
         let all = jobs(&format!(
             "--ioengine={engine} --filename=/dev/mmcblk0 --bs=4k --rw=read --size=64k --flow_id=1 \
@@ -103,6 +103,65 @@ fn a_flow_that_sleeps_submits_its_groups_whole() {
         ));
         assert_eq!([0, 1].map(|job| bytes(&all[job], "read")), [64 << 10; 2], "{engine}");
     }
+    for (flows, expected) in
+        [([1, 1], [[0.0, 100.0, 0.0], [0.0, 100.0, 0.0]]), ([1, 3], [[33.2, 0.0, 66.4], [0.0, 99.7, 0.0]])]
+    {
+        let [a, b] = flows;
+        let all = jobs(&format!(
+            "--ioengine=libaio --filename=/dev/mmcblk0 --bs=4k --rw=randread --size=4m --iodepth=8 \
+             --iodepth_batch=8 --flow_sleep=1000 --name=a --flow={a} --name=b --flow={b}"
+        ));
+        for (job, expected) in all.iter().zip(expected) {
+            let found = ["2", "4", "8"].map(|depth| job["iodepth_level"][depth].as_f64().unwrap());
+            let is_near = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1.0);
+            assert!(is_near, "{flows:?}: {found:?}, fio {expected:?}");
+        }
+    }
+}
+
+/// Checks that `fsync_on_close` flushes once at the end, and that fewer open files than files are
+/// refused, since fio would then take the files in another order.
+#[test]
+fn files_are_flushed_when_they_are_closed_and_are_all_open() {
+    for (flush, flushes) in [("0", 0), ("1", 1)] {
+        let folder = JobFolder::new("");
+        let options = "--name=a --rw=write --bs=4k --size=64k --write_iolog=log --fsync_on_close";
+        well(folder.folder(), &format!("run -- {options}={flush}"));
+        let log = std::fs::read_to_string(folder.folder().join("log")).unwrap();
+        assert_eq!(log.lines().filter(|line| line.contains(" sync ")).count(), flushes, "{log}");
+    }
+    let line = |open| format!("run -- --name=a --rw=read --size=64k --nrfiles=2 --openfiles={open}");
+    let folder = JobFolder::new("");
+    refused(folder.folder(), &line(1), &["openfiles=1", "expected at least 2"]);
+    well(folder.folder(), &line(2));
+}
+
+/// Checks that the engine `null` takes only as many transfers at a time as are submitted together,
+/// as in fio.
+#[test]
+fn the_engine_null_has_the_depth_of_its_groups() {
+    for (batch, depth) in [(1, "1"), (4, "4"), (8, "8")] {
+        let line = format!(
+            "--name=a --ioengine=null --rw=read --bs=4k --size=4m --iodepth=8 --iodepth_batch={batch}"
+        );
+        let job = &jobs(&line)[0];
+        for what in ["iodepth_level", "iodepth_submit", "iodepth_complete"] {
+            let bucket = if what != "iodepth_level" && batch < 8 { "4" } else { depth };
+            assert_eq!(job[what][bucket], 100.0, "{batch} {what}: {}", job[what]);
+        }
+    }
+}
+
+/// Checks that a report names options as fio does, whatever name the job has given.
+#[test]
+fn options_have_the_names_of_fio_in_reports() {
+    let job =
+        &jobs("--name=a --filename=f --readwrite=read --blocksize=8k --size=64k --io_limit=16k --timeout=9")
+            [0];
+    let expected = serde_json::json!({
+        "name": "a", "filename": "f", "rw": "read", "bs": "8k", "size": "64k", "io_size": "16k", "runtime": "9"
+    });
+    assert_eq!(job["job options"], expected);
 }
 
 /// Checks that `io_size=0` is as if it were not given, and that a job has one kind of rate, as in

@@ -169,6 +169,37 @@ for how in [fcntl.lockf, fcntl.flock]:
         b = open('f', 'r+b'); print(locked(how, b)); sys.stdout.flush(); os._exit(0)
     os.wait(); b = open('f', 'r+b'); print(locked(how, b)); a.close(); b.close()
     c = open('f', 'r+b'); print(locked(how, c)); c.close()",
+        "
+import fcntl, os, struct, threading
+from fcntl import F_RDLCK, F_WRLCK, F_UNLCK
+def lock(fd, kind, start, count, how=fcntl.F_OFD_SETLK, whence=0):
+    try: found = struct.unpack('hhqqi4x', fcntl.fcntl(fd, how, struct.pack('hhqqi4x', kind, whence, start, count, 0)))
+    except OSError as error: return error.errno
+    return found[:4] + (found[4] if found[4] <= 0 else 'a process',) if 'GET' in names[how] else 'taken'
+names = {number: name for name, number in vars(fcntl).items() if 'LK' in name}
+a, b, r, w = os.open('f', os.O_RDWR), os.open('f', os.O_RDWR), os.open('f', os.O_RDONLY), os.open('f', os.O_WRONLY)
+print(lock(a, F_WRLCK, 100, 10), lock(b, F_RDLCK, 109, 1), lock(b, F_WRLCK, 110, 0), lock(r, F_RDLCK, 99, 2), lock(w, F_WRLCK, 9, 1))
+print(lock(r, F_WRLCK, 0, 1), lock(w, F_RDLCK, 0, 1), lock(a, 77, 0, 1), lock(a, F_WRLCK, -1, 1), lock(a, F_WRLCK, 2, -3))
+for fd in [a, b, r, w]:
+    print([lock(fd, kind, at, 3, fcntl.F_OFD_GETLK) for kind in [F_RDLCK, F_WRLCK] for at in [7, 50, 105, 5000]])
+os.close(os.dup(a)); print(lock(r, F_RDLCK, 100, 1), lock(a, F_RDLCK, 100, 5), lock(r, F_RDLCK, 100, 5), lock(w, F_WRLCK, 100, 1))
+print(lock(w, F_WRLCK, 105, 5), lock(a, F_UNLCK, 105, 5), lock(w, F_WRLCK, 105, 5), lock(r, F_WRLCK, 98, 6, fcntl.F_OFD_GETLK))
+# Locks of a process and of a description keep each other out, also in one process.
+print(lock(b, F_WRLCK, 104, 1, fcntl.F_SETLK), lock(b, F_WRLCK, 20, 5, fcntl.F_SETLK), lock(a, F_RDLCK, 24, 1), lock(a, F_RDLCK, 25, 1))
+print(lock(r, F_RDLCK, 9, 9, fcntl.F_OFD_GETLK), lock(r, F_RDLCK, 20, 5, fcntl.F_OFD_GETLK), lock(r, F_RDLCK, 105, 1, fcntl.F_GETLK), lock(r, F_RDLCK, 60, 1, fcntl.F_GETLK))
+os.lseek(a, 1000, 0); print(lock(b, F_UNLCK, 0, 0), lock(a, F_WRLCK, -10, 20, whence=1), lock(b, F_WRLCK, -10, 10, whence=2))
+print(lock(r, F_WRLCK, 900, 0, fcntl.F_OFD_GETLK), lock(a, F_RDLCK, (1 << 20) - 1, 1))
+child, parent = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.close(parent[1]); own = os.open('f', os.O_RDWR)
+    said = [lock(a, F_WRLCK, 990, 20), lock(own, F_WRLCK, 990, 20), lock(own, F_WRLCK, 300, 9), lock(own, F_WRLCK, 400, 9, fcntl.F_SETLK)]
+    os.write(child[1], repr(said).encode()); os.read(parent[0], 1); os._exit(0)
+print(os.read(child[0], 999).decode(), lock(r, F_RDLCK, 308, 1), lock(b, F_WRLCK, 405, 1), lock(b, F_WRLCK, 301, 1, fcntl.F_SETLK))
+waits = [threading.Thread(target=lambda how=how, at=at: print(lock(a, F_WRLCK, at, 2, how))) for at, how in
+         [(301, fcntl.F_OFD_SETLKW), (304, fcntl.F_SETLKW), (401, fcntl.F_OFD_SETLKW)]]
+for thread in waits: thread.start()
+os.close(parent[1]); [thread.join() for thread in waits]; os.wait(); print(lock(b, F_WRLCK, 302, 1), lock(b, F_WRLCK, 400, 1), lock(a, F_RDLCK, 990, 20))
+os.close(a); print(lock(b, F_WRLCK, 0, 100), lock(w, F_WRLCK, 990, 5))",
     ] {
         std::fs::write(both.ours.path().join("program.py"), program).unwrap();
         std::fs::write(both.theirs.path().join("program.py"), program).unwrap();

@@ -10,6 +10,7 @@ const SOURCE: &str = concat!(
     include_str!("preload/waits.c"),
     include_str!("preload/held.c"),
     include_str!("preload/paths.c"),
+    include_str!("preload/locks.c"),
     include_str!("preload/descriptors.c"),
     include_str!("preload/moves.c"),
     include_str!("preload/streams.c"),

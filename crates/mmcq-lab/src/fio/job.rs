@@ -1,10 +1,12 @@
 //! A fio job with all its options, and the workers that run it.
 
+mod blocks;
 mod draws;
 mod grouped;
 
 use super::error::{Note, ParseError, Place};
 use super::script::Script;
+pub use blocks::BlockSize;
 pub use draws::{Distribution, RandomGenerator, Zone};
 use std::sync::Arc;
 
@@ -86,25 +88,6 @@ impl Rw {
     /// Returns whether the job both reads and writes.
     pub fn mixed(self) -> bool {
         self.read && self.write
-    }
-}
-
-/// Block sizes of one direction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockSize {
-    /// Smallest block size in bytes.
-    pub min: u64,
-    /// Largest block size in bytes.
-    pub max: u64,
-    /// Option `bssplit=`: sizes in bytes, each with its percentage, in the order of the option;
-    /// empty if it is not given.
-    pub split: Vec<(u64, u8)>,
-}
-
-impl BlockSize {
-    /// Makes block sizes that are all `bytes`.
-    pub fn fixed(bytes: u64) -> Self {
-        BlockSize { min: bytes, max: bytes, split: Vec::new() }
     }
 }
 
@@ -240,6 +223,9 @@ pub struct Job {
     pub io_size: Option<Size>,
     pub number_ios: Option<u64>,
     pub nrfiles: u32,
+    /// Option `openfiles=`: number of files that are open together; 0: all. Fewer than all would
+    /// change the order of the transfers, and are refused.
+    pub open_files: u32,
     pub rw: Rw,
     /// Option `rw=randread:N`: number of transfers from one random jump to the next.
     pub rw_every: u32,
@@ -303,6 +289,9 @@ pub struct Job {
     pub fsync: u32,
     pub fdatasync: u32,
     pub end_fsync: bool,
+    /// Whether the job flushes its files when it closes them. As in fio, this is one flush at the
+    /// end of each pass, as with `end_fsync`.
+    pub fsync_on_close: bool,
     /// Whether each write must be on the medium when it ends (`O_SYNC`, `O_DSYNC`). Then a flush
     /// follows each write.
     pub sync: bool,
@@ -362,6 +351,7 @@ impl Job {
             io_size: None,
             number_ios: None,
             nrfiles: 1,
+            open_files: 0,
             rw: Rw { read: true, write: false, random: false },
             rw_every: 1,
             rw_add_bytes: 0,
@@ -402,6 +392,7 @@ impl Job {
             fsync: 0,
             fdatasync: 0,
             end_fsync: false,
+            fsync_on_close: false,
             sync: false,
             verify: Verify::Off,
             verify_pattern: Vec::new(),
@@ -438,35 +429,6 @@ impl Job {
         }
     }
 
-    /// Returns the alignment in bytes of the offsets of one direction.
-    pub fn align(&self, dir: Dir) -> u64 {
-        self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
-    }
-
-    /// Returns the size in bytes that one bit of the random map represents. As in fio, it is the
-    /// smallest block of both directions, even of a direction that the job does not use.
-    pub fn map_unit(&self) -> u64 {
-        self.bs[0].min.min(self.bs[1].min)
-    }
-
-    /// Returns the smallest block in bytes among the directions that the job uses.
-    pub fn min_block(&self) -> u64 {
-        match (self.rw.read, self.rw.write) {
-            (true, true) => self.bs[0].min.min(self.bs[1].min),
-            (_, true) => self.bs[1].min,
-            _ => self.bs[0].min,
-        }
-    }
-
-    /// Returns the largest block in bytes among the directions that the job uses.
-    pub fn max_block(&self) -> u64 {
-        match (self.rw.read, self.rw.write) {
-            (true, true) => self.bs[0].max.max(self.bs[1].max),
-            (_, true) => self.bs[1].max,
-            _ => self.bs[0].max,
-        }
-    }
-
     /// Checks that the options of the job fit together. A returned note says which of them has no
     /// effect beside the others.
     pub fn check(&self) -> Result<Option<Note>, ParseError> {
@@ -484,13 +446,16 @@ impl Job {
         if any_rate(self.rate_bytes.map(|r| r.is_some())) && any_rate(self.rate_iops.map(|r| r.is_some())) {
             return fail("rate= and rate_iops=: expected only one of them".to_string());
         }
+        let files = if self.filename.is_empty() { self.nrfiles as usize } else { self.filename.len() };
+        if self.open_files > 0 && (self.open_files as usize) < files {
+            let most = self.open_files;
+            return fail(format!("openfiles={most}: expected at least {files}, the number of files"));
+        }
         if self.verify == Verify::Pattern && self.verify_pattern.is_empty() {
             return fail("verify=pattern: expected verify_pattern= beside it".to_string());
         }
-        if self.rw.random
-            && !self.norandommap
-            && self.blockalign.iter().flatten().any(|a| *a != self.min_block())
-        {
+        let is_aligned = |dir: &Dir| self.align(*dir) == self.bs[dir.index()].min;
+        if self.rw.random && !self.norandommap && !Dir::ALL.iter().all(is_aligned) {
             return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());
         }
         if let Some(header) = super::verify::header_bytes(self.verify)

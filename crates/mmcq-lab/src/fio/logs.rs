@@ -39,8 +39,27 @@ struct Log {
     sums: [Sum; 2],
 }
 
-/// A line of the I/O log: time in us, index of the file, action, offset and length in bytes.
-type Line = (u64, usize, &'static str, u64, u64);
+/// A line of the I/O log: time in us at which the transfer or flush began, and what it is. `None`:
+/// it has not ended, so the time is not known.
+type Line = (Option<u64>, Logged);
+
+/// A transfer or flush in the I/O log: index of the file, action, offset and length in bytes.
+type Logged = (usize, &'static str, u64, u64);
+
+/// Returns a transfer as the I/O log has it.
+fn logged(io: &Io) -> Logged {
+    let word = match (io.dir, io.how) {
+        (_, How::Discard) => "trim",
+        (Dir::Read, _) => "read",
+        (Dir::Write, _) => "write",
+    };
+    (io.file, word, io.offset, io.bytes)
+}
+
+/// Returns a flush as the I/O log has it.
+fn logged_flush(sync: &Sync) -> Logged {
+    (sync.file, if sync.data_only { "datasync" } else { "sync" }, 0, 0)
+}
 
 /// All log files of one worker.
 #[derive(Debug)]
@@ -52,6 +71,8 @@ pub struct Logs {
     iops: Option<Log>,
     slat_clat_lat: Option<[Log; 3]>,
     io: Option<(String, Vec<Line>)>,
+    /// Index of the first line of the I/O log that may have no time.
+    open_from: usize,
 }
 
 impl Logs {
@@ -94,26 +115,45 @@ impl Logs {
                 _ => None,
             },
             io: job.write_iolog.as_ref().map(|name| (name.clone(), Vec::new())),
+            open_from: 0,
         }
     }
 
-    /// Adds a line to the I/O log: this transfer began at `at_ns`, in ns.
+    /// Adds a line to the I/O log: the worker issues this transfer.
+    pub(super) fn issued(&mut self, io: &Io) {
+        self.add(None, logged(io));
+    }
+
+    /// Adds a line to the I/O log: the worker issues this flush.
+    pub(super) fn flushes(&mut self, sync: &Sync) {
+        self.add(None, logged_flush(sync));
+    }
+
+    /// Records in the I/O log that this transfer began at `at_ns`, in ns.
     pub(super) fn began(&mut self, at_ns: u64, io: &Io) {
-        let word = match (io.dir, io.how) {
-            (_, How::Discard) => "trim",
-            (Dir::Read, _) => "read",
-            (Dir::Write, _) => "write",
-        };
+        self.time(at_ns, logged(io));
+    }
+
+    /// Records in the I/O log that this flush began at `at_ns`, in ns.
+    pub(super) fn flushed(&mut self, at_ns: u64, sync: &Sync) {
+        self.time(at_ns, logged_flush(sync));
+    }
+
+    fn add(&mut self, us: Option<u64>, what: Logged) {
         if let Some((_, list)) = &mut self.io {
-            list.push((at_ns / 1000, io.file, word, io.offset, io.bytes));
+            list.push((us, what));
         }
     }
 
-    /// Records in the I/O log a flush that began at this time.
-    pub(super) fn flushed(&mut self, at_ns: u64, sync: &Sync) {
-        let word = if sync.data_only { "datasync" } else { "sync" };
-        if let Some((_, list)) = &mut self.io {
-            list.push((at_ns / 1000, sync.file, word, 0, 0));
+    /// Gives the time in ns to the first line of this transfer or flush that has none. A line that
+    /// was written before the end of the ramp time is not there, and is added.
+    fn time(&mut self, at_ns: u64, what: Logged) {
+        let Some((_, list)) = &mut self.io else { return };
+        let us = Some(at_ns / 1000);
+        self.open_from += list[self.open_from..].iter().take_while(|(us, _)| us.is_some()).count();
+        match list[self.open_from..].iter_mut().find(|line| line.0.is_none() && line.1 == what) {
+            Some(line) => line.0 = us,
+            None => list.push((us, what)),
         }
     }
 
@@ -176,13 +216,14 @@ impl Logs {
                     let _ = writeln!(text, "0 {name} {what}");
                 }
             }
-            // They were recorded in the order in which they ended.
-            let mut list = list.clone();
-            list.sort_by_key(|(us, ..)| *us);
-            for (us, file, word, offset, bytes) in &list {
+            // Each line was added when the worker issued its transfer or flush.
+            let mut list: Vec<(u64, Logged)> =
+                list.iter().filter_map(|(us, what)| us.map(|us| (us, *what))).collect();
+            list.sort_by_key(|(us, _)| *us);
+            for (us, (file, word, offset, bytes)) in &list {
                 let _ = writeln!(text, "{us} {} {word} {offset} {bytes}", named(*file));
             }
-            let end_us = list.last().map_or(0, |(us, ..)| *us);
+            let end_us = list.last().map_or(0, |(us, _)| *us);
             for name in file_names {
                 let _ = writeln!(text, "{end_us} {name} close");
             }
@@ -288,6 +329,24 @@ mod tests {
             files[3].1,
             "fio version 3 iolog\n0 f add\n0 f open\n10300 f datasync 0 0\n10400 f read 8192 4096\n10400 f close\n"
         );
+    }
+
+    #[test]
+    fn transfers_are_logged_in_the_order_in_which_they_are_issued() {
+        let mut job = Job::new("a", Place::Argument(1));
+        job.write_iolog = Some("x".to_string());
+        let mut logs = Logs::new(&job);
+        let sync = Sync { file: 0, data_only: false, entry: 0 };
+        [8192, 0, 4096].iter().for_each(|offset| logs.issued(&read(*offset)));
+        logs.flushes(&sync);
+        // All in one microsecond, and ended in another order.
+        [(10_400, 4096), (10_300, 0)].iter().for_each(|(ns, offset)| logs.began(*ns, &read(*offset)));
+        logs.flushed(10_500, &sync);
+        logs.began(10_200, &read(8192));
+        logs.issued(&read(12288));
+        let lines = "10 f read 8192 4096\n10 f read 0 4096\n10 f read 4096 4096\n10 f sync 0 0\n10 f close\n";
+        let text = &logs.files(1, &["f".to_string()])[0].1;
+        assert_eq!(*text, format!("fio version 3 iolog\n0 f add\n0 f open\n{lines}"));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl JobFile {
     /// Returns a note for each job whose `iodepth=` has no effect, since its I/O engine waits for
     /// each request.
     pub fn capped(&self) -> Vec<Note> {
-        let capped = self.jobs.iter().filter(|job| job.depth() < job.iodepth);
+        let capped = self.jobs.iter().filter(|job| job.ioengine.blocks() && job.depth() < job.iodepth);
         let note = |job: &Job| Note {
             place: Place::Job(job.name.clone()),
             option: format!("iodepth={}", job.iodepth),

@@ -125,7 +125,7 @@ fn pauses_of(job: &Job) -> Vec<String> {
     if job.sync && job.rw.write {
         pauses.push(", each write durable before it ends".to_owned());
     }
-    if job.end_fsync && job.rw.write {
+    if job.flushes_at_end() {
         pauses.push(", a flush at the end".to_owned());
     }
     pauses

@@ -101,8 +101,9 @@ fn is_plain(job: &Job) -> bool {
         || job.rate_iops.iter().any(Option::is_some)
         || job.iodepth_low > 0
         || job.is_grouped()
+        || job.flow > 0
         || job.startdelay_ns > 0;
-    let flushes = job.fsync > 0 || job.fdatasync > 0 || job.end_fsync || job.sync;
+    let flushes = job.asks_for_flushes();
     let one_size =
         [(job.rw.read, 0), (job.rw.write, 1)].into_iter().filter(|(used, _)| *used).all(|(_, dir)| {
             let bs = &job.bs[dir];

@@ -53,8 +53,6 @@ pub(super) struct Load<'a> {
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
-    /// For each job in a flow (fio's `flow=`), the number of I/Os that it has begun.
-    flowed: Vec<u64>,
     /// Time in ns that an I/O takes with fio's I/O engine `null`, which transfers nothing.
     null_ns: u64,
     max_bytes: usize,
@@ -86,9 +84,6 @@ pub(super) struct Load<'a> {
 const NULL_BATCH: u32 = 64;
 /// Shortest time in ns that an I/O with fio's I/O engine `null` takes.
 const NULL_LEAST_NS: u64 = 100;
-/// Interval in ns after which a job that must wait for its flow tries again, if `flow_sleep=` is
-/// not given.
-const FLOW_LOOK_NS: u64 = 1_000;
 
 /// Alignment in bytes of each file's start on the card, as in a file system.
 const FILE_ALIGN: u64 = 1 << 20;
@@ -241,7 +236,6 @@ impl<'a> Load<'a> {
             owed: states.iter().map(|_| Vec::new()).collect(),
             finished: vec![false; states.len()],
             behind_wall: vec![false; states.len()],
-            flowed: vec![0; states.len()],
             null_ns: (run.platform.costs.ns("user") + run.platform.costs.ns("syscall")).max(NULL_LEAST_NS),
             states,
             workers: run.workers,
@@ -315,32 +309,28 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns what a job must do if it is ahead of the other jobs of its flow (fio's `flow=`),
-    /// because it has begun more I/Os than its share. `None`: the job need not wait.
-    fn held_by_flow(&mut self, job: usize, now_ns: u64) -> Option<Next> {
+    /// Tells a job how many I/Os it may begin before it is ahead of the other jobs of its flow
+    /// (fio's `flow=`). As in fio, it is ahead if its part of the I/Os of all running jobs of the
+    /// flow, plus one, is larger than its part of their values of `flow=`.
+    fn allow_flow(&mut self, job: usize) {
         let own = &self.workers[job].job;
-        if own.flow == 0 || !self.states[job].is_passing() {
-            return None;
+        if own.flow == 0 {
+            return;
         }
-        let (mut weights, mut moved) = (0, 1);
+        let (mut weights, mut begun) = (0, 1);
         for (j, worker) in self.workers.iter().enumerate() {
             let runs = !self.finished[j] && self.may_run(j);
             if worker.job.flow > 0 && worker.job.flow_id == own.flow_id && runs {
-                weights += u64::from(worker.job.flow);
-                moved += self.flowed[j];
+                weights += u128::from(worker.job.flow);
+                begun += u128::from(self.states[j].begun());
             }
         }
-        if u128::from(self.flowed[job]) * u128::from(weights) <= u128::from(own.flow) * u128::from(moved) {
-            return None;
-        }
-        if own.flow_sleep_ns > 0 {
-            self.states[job].collect_all(now_ns);
-            if self.states[job].outstanding() > 0 {
-                return Some(Next::Wait);
-            }
-        }
-        let pause_ns = if own.flow_sleep_ns > 0 { own.flow_sleep_ns } else { FLOW_LOOK_NS };
-        Some(Next::Until(now_ns.saturating_add(pause_ns)))
+        let weight = u128::from(own.flow);
+        let left = match (weight * begun).checked_sub(u128::from(self.states[job].begun()) * weights) {
+            None => 0,
+            Some(room) => room.checked_div(weights - weight).map_or(u128::MAX, |ios| ios + 1),
+        };
+        self.states[job].allow(u64::try_from(left).unwrap_or(u64::MAX));
     }
 
     /// Applies fio's `exitall` when this job ends: stops the other workers that the job's
@@ -366,15 +356,9 @@ impl<'a> Load<'a> {
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {
-            if let Some(held) = self.held_by_flow(j, at_ns) {
-                return held;
-            }
             let times = Times { start_ns: at_ns, issue_ns: at_ns, complete_ns: at_ns + self.null_ns };
             match self.states[j].next(at_ns) {
-                FioNext::Io(fio) => {
-                    self.flowed[j] += 1;
-                    self.states[j].complete(&fio, times, Ok(fio.bytes), None);
-                }
+                FioNext::Io(fio) => self.states[j].complete(&fio, times, Ok(fio.bytes), None),
                 FioNext::Sync(sync) => self.states[j].complete_sync(&sync, times, Ok(())),
                 FioNext::Wait(until_ns) => return Next::Until(until_ns),
                 FioNext::AfterCompletion => {}
@@ -417,6 +401,7 @@ impl Workload for Load<'_> {
         }
         let origin_ns = *self.origin_ns.get_or_insert(now_ns);
         self.states[j].begins_at(origin_ns);
+        self.allow_flow(j);
         if self.workers[j].job.ioengine == IoEngine::Null {
             return self.next_of_null(j, now_ns);
         }
@@ -424,9 +409,6 @@ impl Workload for Load<'_> {
             self.under_way[j].push((FLUSH, UnderWay::Durable(fio, start_ns)));
             self.flushes += 1;
             return Next::Io(flush(job));
-        }
-        if let Some(held) = self.held_by_flow(j, now_ns) {
-            return held;
         }
         loop {
             match self.states[j].next(now_ns) {
@@ -449,7 +431,6 @@ impl Workload for Load<'_> {
                         Dir::Write => Direction::Write,
                     };
                     self.ios += 1;
-                    self.flowed[j] += 1;
                     let io = Io {
                         job,
                         core: 0,

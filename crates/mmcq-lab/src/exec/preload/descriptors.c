@@ -39,57 +39,6 @@ static int copied(int from, int to) {
   return to;
 }
 
-/* ------------------------------------------------------------------ locks of records */
-
-/* A folder takes no lock for writing. A file without content, one for each of the card's, has the
-   locks of all processes. */
-static int lock_fd[FILES];
-
-static int lock_at(int index) {
-  if (lock_fd[index] > 0) return lock_fd[index];
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/fd/%u", head->server, head->lock_fds[index]);
-  int fd = (int)call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC, 0, 0, 0);
-  if (fd < 0) return fd;
-  /* Out of the way of programs that count on low numbers. */
-  int high = (int)call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 500, 0, 0, 0);
-  if (high >= 0) {
-    call(SYS_close, fd, 0, 0, 0, 0, 0);
-    fd = high;
-  }
-  return lock_fd[index] = fd;
-}
-
-static int lock_record(int fd, const struct held *held, int command, struct flock *asked) {
-  struct flock lock = *asked;
-  if (held->flags & ONLY_PATH) return cannot(EBADF);
-  if (command != F_GETLK && ((lock.l_type == F_RDLCK && held->access == 1) ||
-                             (lock.l_type == F_WRLCK && held->access == 0)))
-    return cannot(EBADF);
-  if (lock.l_whence == SEEK_CUR) lock.l_start += call(SYS_lseek, fd, 0, SEEK_CUR, 0, 0, 0);
-  else if (lock.l_whence == SEEK_END) lock.l_start += (off_t)file_of(held)->bytes;
-  else if (lock.l_whence != SEEK_SET) return cannot(EINVAL);
-  lock.l_whence = SEEK_SET;
-  int index = held->index - 1;
-  int result = -1;
-  for (int tries = 0; tries < 2; tries++) {
-    int at = lock_at(index);
-    if (at < 0) return cannot(ENOLCK);
-    result = (int)call(SYS_fcntl, at, command, (long)&lock, 0, 0, 0);
-    if (result >= 0 || errno != EBADF) break;
-    lock_fd[index] = 0; /* the program has closed it with all others */
-  }
-  if (result >= 0 && command == F_GETLK) *asked = lock;
-  return result;
-}
-
-/* Each close of a file ends the process's locks on it. */
-static void unlock_records(int index) {
-  if (lock_fd[index] <= 0) return;
-  struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-  call(SYS_fcntl, lock_fd[index], F_SETLK, (long)&all, 0, 0, 0);
-}
-
 /* ------------------------------------------------------------------ calls */
 
 #define OPEN(name, proto, dir, path, real_call) \
@@ -165,11 +114,14 @@ static int control(int fd, struct held *held, int command, void *argument) {
     case F_GETLK:
     case F_SETLK:
     case F_SETLKW: return lock_record(fd, held, command, argument);
+    case F_OFD_GETLK:
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW: return lock_description(fd, held, command, argument);
     case F_DUPFD:
     case F_DUPFD_CLOEXEC: return copied(fd, (int)call(SYS_fcntl, fd, command, (long)argument, 0, 0, 0));
     case F_GETFD:
     case F_SETFD: return (int)call(SYS_fcntl, fd, command, (long)argument, 0, 0, 0);
-    default: return cannot(EINVAL); /* locks of a description (F_OFD_SETLK), leases, seals */
+    default: return cannot(EINVAL); /* leases, seals */
   }
 }
 

@@ -87,18 +87,6 @@ static int flush(void) {
 
 /* ------------------------------------------------------------------ who writes where */
 
-static void guard(void) {
-  uint32_t me = (uint32_t)getpid(), holder = 0;
-  for (int tries = 1; !atomic_compare_exchange_weak(&head->guard, &holder, me); holder = 0, tries++) {
-    call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-    /* Who had it was killed. */
-    if (tries % 1024 == 0 && holder && kill((pid_t)holder, 0) && errno == ESRCH)
-      atomic_compare_exchange_strong(&head->guard, &holder, 0);
-  }
-}
-
-static void unguard(void) { atomic_store(&head->guard, 0); }
-
 /* A write of a part of a sector reads it first. Until it is done nobody else writes there, as in the
    system's cache of pages. */
 static void reserve(struct slot *slot, uint64_t start, uint64_t end, uint32_t parts) {

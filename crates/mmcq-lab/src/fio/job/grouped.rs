@@ -1,14 +1,20 @@
 //! How many transfers a job has under way, how many it submits and collects together, and whether
-//! it verifies them.
+//! it flushes and verifies them.
 
 use super::{IoEngine, Job, Verify};
 use crate::fio::error::Note;
 
 impl Job {
     /// Returns how many transfers the job may have in flight at a time: `iodepth`, or 1 with an I/O
-    /// engine that blocks (unless separate threads submit the transfers).
+    /// engine that blocks (unless separate threads submit the transfers). As in fio, the engine
+    /// `null` takes further transfers only when it has ended those that were submitted together.
     pub fn depth(&self) -> u32 {
-        if self.ioengine.blocks() && !self.offload { 1 } else { self.iodepth }
+        match self.ioengine {
+            _ if self.offload => self.iodepth,
+            IoEngine::Null => self.iodepth_batch.clamp(1, self.iodepth.max(1)),
+            engine if engine.blocks() => 1,
+            _ => self.iodepth,
+        }
     }
 
     /// Returns whether the job itself collects completions, by calls of its own: with an I/O engine
@@ -26,6 +32,16 @@ impl Job {
         self.is_collecting() && most.max(self.iodepth_batch_complete_max) > 1
     }
 
+    /// Returns whether the job flushes its files at the end of each pass in which it wrote.
+    pub fn flushes_at_end(&self) -> bool {
+        self.rw.write && (self.end_fsync || self.fsync_on_close)
+    }
+
+    /// Returns whether the job asks for any flush, or for durable writes.
+    pub fn asks_for_flushes(&self) -> bool {
+        self.fsync > 0 || self.fdatasync > 0 || self.end_fsync || self.fsync_on_close || self.sync
+    }
+
     /// Returns whether the job reads back what it writes, to verify it. As in fio, a job with
     /// `time_based` does so after each round over its files only if it collects completions;
     /// otherwise its writes take the whole run time.
@@ -41,9 +57,11 @@ impl Job {
     }
 
     /// Returns the smallest number of completions that the job collects in one call while
-    /// `outstanding` transfers are under way.
+    /// `outstanding` transfers are under way. The engine `null` returns all.
     pub fn collects(&self, outstanding: u32) -> u32 {
-        self.iodepth_batch_complete_min.min(outstanding).max(1)
+        let is_null = self.ioengine == IoEngine::Null;
+        let least = if is_null { outstanding } else { self.iodepth_batch_complete_min };
+        least.min(outstanding).max(1)
     }
 
     /// Returns a note if the job asks to verify and its writes take the whole run time; otherwise

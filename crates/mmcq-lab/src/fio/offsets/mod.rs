@@ -94,7 +94,7 @@ pub struct Offsets {
     offset: Draws,
     zone: Taus88,
     mix: Taus88,
-    block_size: [Taus88; 2],
+    block_size: [Draws; 2],
     issued: [u64; 2],
     mix_dir: Dir,
     mix_until: u64,
@@ -109,7 +109,7 @@ const SIZE_DRAWS_MAX: u32 = 10_000;
 impl Offsets {
     /// Makes a generator over these regions of the worker's files.
     pub fn new(job: &Arc<Job>, regions: &[Region], seeds: Seeds) -> Self {
-        let unit = job.map_unit();
+        let unit = job.min_block();
         let files = regions
             .iter()
             .map(|region| {
@@ -122,9 +122,7 @@ impl Offsets {
                 let register = job.rw.random && job.random_generator == RandomGenerator::Lfsr;
                 let register = register && ranks.is_none();
                 let lfsr = register.then(|| Lfsr::new(bytes / job.min_block(), seeds.offset));
-                let uniform = job.random_distribution == Distribution::Uniform;
-                let mapped = job.rw.random && !job.norandommap && uniform && lfsr.is_none();
-                let map = mapped.then(|| RandomMap::new(region.len / unit));
+                let map = job.has_map().then(|| RandomMap::new(region.len / unit));
                 let (last_start, last_end) = ([None; 2], [0; 2]);
                 let mut file = File { region: *region, map, lfsr, ranks, last_start, last_end, done: false };
                 file.reset();
@@ -135,10 +133,10 @@ impl Offsets {
             seeds,
             files,
             next_file: 0,
-            offset: Draws::new(job, &seeds),
+            offset: Draws::new(job, seeds.offset),
             zone: Taus88::new(seeds.zone),
             mix: Taus88::new(seeds.mix),
-            block_size: seeds.block_size.map(Taus88::new),
+            block_size: seeds.block_size.map(|seed| Draws::new(job, seed)),
             issued: [0; 2],
             mix_dir: Dir::Read,
             mix_until: 0,
@@ -158,10 +156,10 @@ impl Offsets {
         self.mix_until = 0;
         self.last_was_sync = false;
         if self.job.randrepeat {
-            self.offset = Draws::new(&self.job, &self.seeds);
+            self.offset = Draws::new(&self.job, self.seeds.offset);
             self.zone = Taus88::new(self.seeds.zone);
             self.mix = Taus88::new(self.seeds.mix);
-            self.block_size = self.seeds.block_size.map(Taus88::new);
+            self.block_size = self.seeds.block_size.map(|seed| Draws::new(&self.job, seed));
         }
     }
 
@@ -385,13 +383,13 @@ impl Offsets {
             let mut bytes = if bs.split.is_empty() {
                 bs.min + (bs.max as f64 * stream.share()) as u64
             } else {
-                let draw = u64::from(stream.next_u32());
+                let (draw, most) = stream.number();
                 let mut percent = 0;
                 let mut chosen = bs.min;
                 for (size, share) in bs.split.iter().filter(|(_, share)| *share > 0) {
                     chosen = *size;
                     percent += u64::from(*share);
-                    if draw / percent <= u64::from(u32::MAX) / 100 && file.fits(offset, chosen) {
+                    if draw / percent <= most / 100 && file.fits(offset, chosen) {
                         break;
                     }
                 }

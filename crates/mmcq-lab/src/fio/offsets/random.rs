@@ -83,7 +83,7 @@ impl Taus258 {
     }
 }
 
-/// Stream of the random numbers that determine a job's offsets.
+/// Stream of the random numbers that determine a job's offsets, sizes of blocks, or sizes of files.
 #[derive(Clone, Debug)]
 pub(super) enum Draws {
     /// Generator of `random_generator=tausworthe`.
@@ -93,11 +93,19 @@ pub(super) enum Draws {
 }
 
 impl Draws {
-    /// Makes the stream of the job's offsets, with the generator that the job requests.
-    pub(super) fn new(job: &Job, seeds: &Seeds) -> Self {
+    /// Makes a stream from its seed, with the generator that the job requests.
+    pub(super) fn new(job: &Job, seed: u64) -> Self {
         match job.random_generator {
-            RandomGenerator::Tausworthe64 => Draws::Long(Taus258::new(seeds.offset)),
-            _ => Draws::Short(Taus88::new((seeds.offset & 0xffff_ffff) as u32)),
+            RandomGenerator::Tausworthe64 => Draws::Long(Taus258::new(seed)),
+            _ => Draws::Short(Taus88::new((seed & 0xffff_ffff) as u32)),
+        }
+    }
+
+    /// Returns the next random number, and the largest that there may be.
+    pub(super) fn number(&mut self) -> (u64, u64) {
+        match self {
+            Draws::Short(stream) => (stream.next_u32().into(), u32::MAX.into()),
+            Draws::Long(stream) => (stream.next_u64(), u64::MAX),
         }
     }
 
@@ -114,7 +122,7 @@ impl Draws {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
     /// Seeds of the block sizes, `[read, write]`.
-    pub block_size: [u32; 2],
+    pub block_size: [u64; 2],
     /// Seed of the random numbers that go into verification headers.
     pub verify: u32,
     /// Seed of the choice between reads and writes.
@@ -122,7 +130,7 @@ pub struct Seeds {
     /// Seed of the random offsets of the transfers in their files.
     pub offset: u64,
     /// Seed of file sizes, if `filesize=` is a range.
-    pub file_size: u32,
+    pub file_size: u64,
     /// Seeds of the times between requests with `rate_process=poisson`, `[read, write]`.
     pub poisson: [u32; 2],
     /// Seed of the choice of zones with `random_distribution=zoned`.
@@ -163,17 +171,17 @@ impl Seeds {
                 *entry = FIO_SEED.wrapping_mul(thread).wrapping_add(i);
             }
         }
-        // fio's table has 64 bits per entry, but most streams use only the lower 32.
+        // fio's table has 64 bits per entry, but some streams use only the lower 32.
         let low = |i: usize| (table[i] & 0xffff_ffff) as u32;
         // A verifying job that only reads must draw the sizes that the writing job drew.
-        let write_size = if job.verify != Verify::Off { low(0) } else { low(1) };
+        let write_size = if job.verify != Verify::Off { table[0] } else { table[1] };
         let offset = if job.randrepeat { FIO_SEED.wrapping_mul(thread) } else { table[6] };
         Seeds {
-            block_size: [low(0), write_size],
+            block_size: [table[0], write_size],
             verify: low(3),
             mix: low(4),
             offset,
-            file_size: low(7),
+            file_size: table[7],
             poisson: [low(15), low(17)],
             zone: low(16),
         }

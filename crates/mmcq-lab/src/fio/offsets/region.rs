@@ -1,6 +1,6 @@
 //! Parts of files that a worker reads and writes.
 
-use super::Taus88;
+use super::random::Draws;
 use crate::fio::error::{ParseError, Place};
 use crate::fio::job::{Job, Size};
 
@@ -31,14 +31,14 @@ pub struct Extent {
 /// Computes which parts of its files copy `subjob` of `job` uses, and how many bytes it transfers.
 /// `file_bytes`: sizes of the files. `file_size_seed`: start value of the random numbers that draw
 /// the sizes if `filesize=` is a range.
-pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -> Result<Extent, ParseError> {
+pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u64) -> Result<Extent, ParseError> {
     let fail = |message: String| Err(ParseError::new(&Place::Job(job.name.clone()), message));
     let files = file_bytes.len() as u64;
     if files == 0 {
         return fail("no file: expected filename= or nrfiles= to give one".to_string());
     }
     let mut regions = Vec::new();
-    let mut sizes = Taus88::new(file_size_seed);
+    let mut sizes = Draws::new(job, file_size_seed);
     for &whole in file_bytes {
         let increment = job.offset_increment.of(whole).saturating_mul(u64::from(subjob));
         let mut start = job.offset.of(whole).saturating_add(increment);
@@ -84,27 +84,32 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
         }
         regions.push(Region { start, len, file_bytes: whole });
     }
-    let sum = regions.iter().fold(0u64, |sum, r| sum.saturating_add(r.len));
+    // As in fio, a share as `io_size=` is that of the files, and makes the pass shorter.
+    let (share, io_size) = match job.io_size {
+        Some(share @ Size::Percent(_)) => (share, None),
+        Some(Size::Bytes(bytes)) => (Size::Percent(100), Some(bytes)),
+        None => (Size::Percent(100), None),
+    };
+    let sum = regions.iter().fold(0u64, |sum, r| sum.saturating_add(share.of(r.len)));
     let pass_bytes = match job.size {
-        // With `filesize=`, a `size=` above the sum of the files means that sum.
-        Some(Size::Bytes(total)) if job.filesize.is_some() => total.min(sum),
-        Some(Size::Bytes(total)) => total,
+        // A `size=` above the sum of the files means that sum.
+        Some(Size::Bytes(total)) => total.min(sum),
         _ => sum,
     };
-    let limit_bytes = job.io_size.map_or(pass_bytes, |size| size.of(pass_bytes));
+    let limit_bytes = io_size.unwrap_or(pass_bytes);
     Ok(Extent { regions, pass_bytes, limit_bytes })
 }
 
 /// Returns a function that gives the sizes in bytes of a worker's new files by `filesize=`, one after
 /// the other.
-pub fn file_sizes(job: &Job, file_size_seed: u32) -> impl FnMut() -> u64 {
-    let mut sizes = Taus88::new(file_size_seed);
+pub fn file_sizes(job: &Job, file_size_seed: u64) -> impl FnMut() -> u64 {
+    let mut sizes = Draws::new(job, file_size_seed);
     move || own_bytes(job, &mut sizes)
 }
 
 /// Returns the size in bytes of a file by the job's `filesize=`, drawn at random if that is a
 /// range.
-fn own_bytes(job: &Job, sizes: &mut Taus88) -> u64 {
+fn own_bytes(job: &Job, sizes: &mut Draws) -> u64 {
     let (least, most) = job.filesize.unwrap_or_default();
     if least == most {
         return least;

@@ -39,6 +39,15 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("ss_ramp", "steadystate_ramp_time"),
 ];
 
+/// Returns the name by which fio's reports list the option `name`, which may be an alternative name.
+pub fn reported(name: &str) -> &str {
+    match name {
+        "blockalign" | "ba" => "ba",
+        "threads" => name,
+        _ => ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name),
+    }
+}
+
 /// Stores the option `name=value` in `job`. `value` is `None` if the option has no `=`. A returned
 /// note means that the option has no effect.
 pub fn apply(

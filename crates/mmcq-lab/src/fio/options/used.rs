@@ -111,6 +111,7 @@ pub static USED: &[Opt] = &[
         Ok(())
     }),
     number!("nrfiles", nrfiles, 1, 10_000),
+    number!("openfiles", open_files, 0, U32_MAX),
     opt("file_service_type", |_, v| value::word(v, &[("roundrobin", ()), ("roundrobin:1", ())])),
     opt("offset", |j, v| {
         j.offset = value::size_or_percent(v, j.kb_base)?;
@@ -269,6 +270,7 @@ pub static USED: &[Opt] = &[
     number!("fsync", fsync, 0, U32_MAX),
     number!("fdatasync", fdatasync, 0, U32_MAX),
     boolean!(opt, "end_fsync", end_fsync),
+    boolean!(opt, "fsync_on_close", fsync_on_close),
     opt("sync", |j, v| {
         let words = [("none", false), ("0", false), ("sync", true), ("1", true), ("dsync", true)];
         j.sync = value::word(v, &words)?;

@@ -5,6 +5,7 @@ use super::replayed::{Fact, PERCENTILES, Program};
 use super::{Entry, GroupDir, Origin, Report, cpu_percent, date, rate, share_of_group, shares};
 use crate::fio::hist;
 use crate::fio::job::{Dir, Job};
+use crate::fio::options::reported;
 use crate::fio::stats::{DirStats, Latency, Running, Stats};
 use std::fmt::Write;
 
@@ -50,7 +51,8 @@ pub fn json(report: &Report, plus: bool) -> String {
 }
 
 fn options(list: &[(String, String)]) -> Value {
-    Value::Object(list.iter().map(|(name, value)| (name.clone(), Value::Text(value.clone()))).collect())
+    let field = |(name, value): &(String, String)| (reported(name).to_owned(), Value::Text(value.clone()));
+    Value::Object(list.iter().map(field).collect())
 }
 
 fn of_origin(origin: &Origin) -> Value {

@@ -131,7 +131,7 @@ impl JobState {
         if let Some(logs) = &mut self.logs {
             logs.flushed(times.start_ns.saturating_sub(self.started_ns), sync);
         }
-        // As in fio, flushes of `end_fsync` are not counted.
+        // As in fio, flushes of `end_fsync` and `fsync_on_close` are not counted.
         let counts = !matches!(self.phase, Phase::EndSync(_));
         if counts {
             self.stats.mark_complete(1);

@@ -27,25 +27,11 @@ pub(super) struct Groups {
     sleeping: bool,
 }
 
-impl Groups {
-    /// Returns whether no transfer waits for its submission.
-    pub(super) fn has_submitted(&self) -> bool {
-        self.queued.is_empty()
-    }
-}
-
 impl JobState {
     /// Returns whether the worker collects completions by calls of its own. A worker that plays a
     /// script does not: it gets each completion at once.
     pub(super) fn has_groups(&self) -> bool {
         self.player.is_none() && self.job.is_collecting()
-    }
-
-    /// Collects all completions so far, one after the other, for a worker that waits for all its
-    /// transfers: as in fio, it does so before a pause for its flow (`flow_sleep=`).
-    pub fn collect_all(&mut self, now_ns: u64) {
-        while self.collect_between(1, 1, now_ns) {}
-        self.groups.sleeping = true;
     }
 
     /// Returns the next action of a worker that submits and collects in groups.
@@ -77,6 +63,7 @@ impl JobState {
                     }
                 }
                 Next::Sync(_) => return next,
+                Next::Wait(_) if self.flow.is_looking(self.job.flow_sleep_ns) => return next,
                 _ if !self.groups.queued.is_empty() => {
                     // fio does not count the depth here if it waits since its queue is full.
                     if self.phase == Phase::Pass && self.filling && postponed.is_none() {
@@ -111,10 +98,14 @@ impl JobState {
     /// Returns the flush as the worker's next action. If transfers are queued, fio submits these
     /// first, collects once, and then tries the flush again.
     pub(super) fn flush(&mut self, sync: Sync) -> Next {
+        self.flow.goes();
         if !self.groups.queued.is_empty() {
             self.groups.postponed = Some(sync);
             self.count_depth(self.outstanding + 1);
             return Next::AfterCompletion;
+        }
+        if let Some(logs) = &mut self.logs {
+            logs.flushes(&sync);
         }
         self.submitted();
         self.flushing = true;

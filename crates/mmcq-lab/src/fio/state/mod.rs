@@ -26,14 +26,14 @@ mod reread;
 mod written;
 
 use super::error::ParseError;
-use super::job::{Dir, Job, Verify, Worker};
+use super::job::{Dir, Distribution, Job, Size, Verify, Worker};
 use super::logs::Logs;
 use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
 use super::stats::{Cpu, Stats, Windows};
-use super::verify::{self, Stamp, VerifyError};
+use super::verify::{Stamp, VerifyError};
 pub use crate::fio::script::How;
 use grouped::Groups;
-use pace::{Held, Poisson, Think};
+use pace::{Flow, Held, Poisson, Think};
 use played::Player;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -154,6 +154,7 @@ pub struct JobState {
     held: Option<Held>,
     rest: VecDeque<Io>,
     think: Think,
+    flow: Flow,
     paced_from_ns: u64,
     paced_bytes: [u64; 2],
     written: Written,
@@ -176,7 +177,6 @@ impl JobState {
         let job = Arc::clone(&worker.job);
         let seeds = Seeds::of(&job, worker.thread_number, run_seed);
         let extent = extent(&job, worker.subjob, file_bytes, seeds.file_size)?;
-        let ordered = job.rw.random && !job.norandommap;
         let capacity = file_bytes.first().copied().unwrap_or(0);
         let player = worker
             .script
@@ -212,9 +212,10 @@ impl JobState {
             held: None,
             rest: VecDeque::new(),
             think: Think::default(),
+            flow: Flow::default(),
             paced_from_ns: 0,
             paced_bytes: [0; 2],
-            written: Written::new(ordered),
+            written: Written::new(job.has_map()),
             verify_errors: Vec::new(),
             stop: false,
             stats: Stats::default(),
@@ -239,17 +240,6 @@ impl JobState {
         }
         let passes = u64::from(self.job.loops).saturating_mul(self.extent.pass_bytes);
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
-    }
-
-    /// Returns whether the worker may prepare another transfer now: it is in one of its passes
-    /// (`loops=`), was not stopped, and has submitted all transfers that it has prepared.
-    pub fn is_passing(&self) -> bool {
-        self.phase == Phase::Pass && !self.stop && self.groups.has_submitted()
-    }
-
-    /// Returns the number of the worker's transfers and flushes under way.
-    pub fn outstanding(&self) -> u32 {
-        self.outstanding
     }
 
     /// Returns the number of bytes that the worker has transferred so far.
@@ -373,7 +363,8 @@ impl JobState {
             false
         } else {
             let left = self.extent.limit_bytes.saturating_sub(self.done_bytes);
-            left >= job.max_block().max(1) && !(self.offsets.all_done() && job.io_size.is_none())
+            let is_at_end = self.offsets.all_done() && !matches!(job.io_size, Some(Size::Bytes(_)));
+            left >= job.largest_block() && !is_at_end
         };
         if !again || (!first && self.pass_issued == 0) {
             self.phase = Phase::Done;
@@ -390,17 +381,13 @@ impl JobState {
         self.phase = Phase::Pass;
     }
 
-    fn verify_seeds(&self) -> Taus88 {
-        Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
-    }
-
     /// Ends the pass whose transfers have all completed, and begins the next phase: the flush for
     /// `end_fsync=`, or what comes after it.
     fn after_pass(&mut self) {
         self.end_phase(self.last_ns);
         self.phase = if self.stop {
             Phase::Done
-        } else if self.job.end_fsync && self.job.rw.write && !self.offsets.last_was_sync() {
+        } else if self.job.flushes_at_end() && !self.offsets.last_was_sync() {
             Phase::EndSync(0)
         } else {
             Phase::EndSync(usize::MAX)
@@ -457,6 +444,9 @@ impl JobState {
         if self.timed_out(now_ns) || self.pass_is_issued() {
             return None;
         }
+        if let Some(next) = self.flows(now_ns) {
+            return Some(next);
+        }
         if let Some(next) = self.next_of_backlog() {
             return Some(next);
         }
@@ -485,17 +475,32 @@ impl JobState {
 
     fn pass_is_issued(&self) -> bool {
         let job = &self.job;
+        // As in fio, only a job that collects its completions counts the bytes of a pass.
+        let counts = job.is_collecting() && (!job.time_based || job.verify != Verify::Off);
+        if counts && self.pass_issued_bytes >= self.bytes_of_pass() {
+            return true;
+        }
         if job.time_based {
-            // As in fio, the run time alone ends a time-based job. Where the job verifies, it does
-            // so after each round over its files.
-            let is_rounds = job.verify != Verify::Off && job.is_collecting();
-            return is_rounds && self.pass_issued_bytes >= self.extent.pass_bytes;
+            // The run time alone ends the job.
+            return false;
         }
         if job.number_ios.is_some_and(|n| self.issued >= n.saturating_mul(job.loops.into())) {
             return true;
         }
         let limit = self.extent.limit_bytes.saturating_mul(job.loops.into());
         self.issued_bytes.iter().sum::<u64>() >= limit
+    }
+
+    /// Returns the number of bytes after which a worker that counts them ends its pass. As in fio,
+    /// writes that may hit a block again go on to `io_size=`, and reads for `verify_backlog=` count.
+    fn bytes_of_pass(&self) -> u64 {
+        let (job, Extent { pass_bytes, limit_bytes, .. }) = (&self.job, &self.extent);
+        let repeats = job.norandommap || job.random_distribution != Distribution::Uniform;
+        let is_unmapped = job.rw.write && job.rw.random && repeats;
+        let written = if is_unmapped { *limit_bytes.max(pass_bytes) } else { *pass_bytes };
+        let reads =
+            if job.rw.write && job.verify_backlog > 0 && job.verify != Verify::Off { *pass_bytes } else { 0 };
+        written.saturating_add(reads)
     }
 
     fn issue_place(&mut self, place: Place) -> Next {
@@ -517,14 +522,11 @@ impl JobState {
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }
 
-    fn stamp(&mut self) -> Stamp {
-        let seed = u64::from(self.seeds.next_u32()).wrapping_mul(u64::from(self.seeds.next_u32()));
-        let number = (self.write_number & 0xffff) as u16;
-        self.write_number += 1;
-        Stamp { seed, number, thread: (self.thread & 0xffff) as u16 }
-    }
-
     fn issue(&mut self, io: Io) -> Next {
+        self.flow.goes();
+        if let Some(logs) = &mut self.logs {
+            logs.issued(&io);
+        }
         self.last_read = io.dir == Dir::Read;
         self.think.issued += 1;
         self.think.is_due = true;
@@ -543,13 +545,6 @@ impl JobState {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
         self.stats.mark_submit(1);
-    }
-
-    /// Fills `buffer` with the content of a write; `now_ns` is the time in verification headers.
-    pub fn fill(&self, io: &Io, now_ns: u64, buffer: &mut [u8]) {
-        if let Some(stamp) = &io.stamp {
-            verify::fill(&self.job, stamp, io.offset, now_ns, buffer);
-        }
     }
 
     /// Stops the worker from outside: the next call of [`JobState::next`] ends it, after

@@ -1,7 +1,12 @@
-//! Delays a worker's next transfer by `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
+//! Delays a worker's next transfer by `thinktime=`, `rate=`, `rate_iops=`, `rate_process=` and
+//! `flow=`.
 
 use super::{JobState, Next, Taus88};
 use crate::fio::job::Dir;
+
+/// Interval in ns after which a worker that is ahead of its share in its flow asks again, if
+/// `flow_sleep=` is not given.
+const FLOW_LOOK_NS: u64 = 1_000;
 
 /// Random arrival times of requests, as pairs `[read, write]`: a random stream for each direction,
 /// and the time in ns of its next arrival, counted from the worker's start.
@@ -66,7 +71,83 @@ pub(super) struct Held {
     until_ns: Option<u64>,
 }
 
+/// Share of a worker in its flow (`flow=`), and the pause that the flow makes.
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// Number of transfers and flushes that the worker has begun.
+    pub(super) begun: u64,
+    /// Number of transfers and flushes that the worker may begin before the other jobs of its flow
+    /// begin some.
+    left: u64,
+    /// Whether the next transfer or flush counts already.
+    is_counted: bool,
+    /// Whether the worker is ahead of its share, and ends its transfers before it sleeps.
+    is_ending: bool,
+    /// Time in ns at which the worker asks its flow again; `None`: it does not wait.
+    until_ns: Option<u64>,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Flow { begun: 0, left: u64::MAX, is_counted: false, is_ending: false, until_ns: None }
+    }
+}
+
+impl Flow {
+    /// Records that the worker begins a transfer or flush.
+    pub(super) fn goes(&mut self) {
+        self.is_counted = false;
+    }
+
+    /// Returns whether the worker waits for the other jobs of its flow, and keeps what it has
+    /// queued: as in fio, only `flow_sleep=` makes it submit the rest of a group.
+    pub(super) fn is_looking(&self, sleep_ns: u64) -> bool {
+        self.until_ns.is_some() && sleep_ns == 0
+    }
+}
+
 impl JobState {
+    /// Sets the number of transfers and flushes that the worker may begin before it is ahead of
+    /// its share in its flow (`flow=`).
+    pub fn allow(&mut self, left: u64) {
+        self.flow.left = left;
+    }
+
+    /// Returns the number of transfers and flushes that the worker has begun in its passes and
+    /// verifications.
+    pub fn begun(&self) -> u64 {
+        self.flow.begun
+    }
+
+    /// Applies `flow=` before the next transfer or flush. Returns the action that waits for the
+    /// other jobs of the flow; `None`: the worker may begin its next transfer or flush, which counts
+    /// now. As in fio, a worker with `flow_sleep=` submits what it has queued, and sleeps when all
+    /// its transfers have ended. Without `flow_sleep=` it asks again and again, and does nothing
+    /// else.
+    pub(super) fn flows(&mut self, now_ns: u64) -> Option<Next> {
+        let (sleep_ns, flow) = (self.job.flow_sleep_ns, &mut self.flow);
+        if let Some(until_ns) = flow.until_ns {
+            if now_ns < until_ns {
+                return Some(Next::Wait(until_ns));
+            }
+            flow.until_ns = None;
+        }
+        if flow.is_counted {
+            return None;
+        }
+        if !flow.is_ending && flow.left > 0 {
+            (flow.left, flow.begun, flow.is_counted) = (flow.left - 1, flow.begun + 1, true);
+            return None;
+        }
+        flow.is_ending = sleep_ns > 0 && self.outstanding > 0;
+        if flow.is_ending {
+            return Some(Next::AfterCompletion);
+        }
+        let until_ns = now_ns.saturating_add(if sleep_ns > 0 { sleep_ns } else { FLOW_LOOK_NS });
+        flow.until_ns = Some(until_ns);
+        Some(Next::Wait(until_ns))
+    }
+
     /// Applies `thinktime=`: when `thinktime_blocks=` transfers have ended or were issued since the
     /// last pause, all transfers must end, and then the worker pauses. Returns the action that waits
     /// for this; `None`: no pause now. As in fio, the worker counts only after it has issued a

@@ -1,8 +1,9 @@
 //! Verify phase (`verify=`): after a pass, or during it with `verify_backlog=`, reads the written
 //! data again and compares them.
 
-use super::{JobState, Next, Phase};
+use super::{Io, JobState, Next, Phase, Seeds, Stamp, Taus88};
 use crate::fio::job::Verify;
+use crate::fio::verify;
 
 impl JobState {
     pub(super) fn begin_verify(&mut self, now_ns: u64) {
@@ -25,6 +26,12 @@ impl JobState {
     pub(super) fn next_of_verify(&mut self, now_ns: u64) -> Option<Next> {
         if self.outstanding > 0 && !self.update_filling() {
             return Some(Next::AfterCompletion);
+        }
+        if !self.stop
+            && !self.timed_out(now_ns)
+            && let Some(next) = self.flows(now_ns)
+        {
+            return Some(next);
         }
         let next = match self.rest.pop_front() {
             Some(io) if !self.stop => Some(io),
@@ -59,6 +66,25 @@ impl JobState {
         }
         let io = self.written.pop()?;
         self.backlog -= 1;
+        self.pass_issued_bytes += io.bytes;
         Some(self.issue(io))
+    }
+
+    pub(super) fn verify_seeds(&self) -> Taus88 {
+        Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
+    }
+
+    pub(super) fn stamp(&mut self) -> Stamp {
+        let seed = u64::from(self.seeds.next_u32()).wrapping_mul(u64::from(self.seeds.next_u32()));
+        let number = (self.write_number & 0xffff) as u16;
+        self.write_number += 1;
+        Stamp { seed, number, thread: (self.thread & 0xffff) as u16 }
+    }
+
+    /// Fills `buffer` with the content of a write; `now_ns` is the time in verification headers.
+    pub fn fill(&self, io: &Io, now_ns: u64, buffer: &mut [u8]) {
+        if let Some(stamp) = &io.stamp {
+            verify::fill(&self.job, stamp, io.offset, now_ns, buffer);
+        }
     }
 }
