@@ -7,7 +7,7 @@ use crate::runner::{self, RunError, Setting};
 use crate::scene::{Loaded, PLATFORM, Scene};
 use crate::sweep::row;
 use crate::table::Table;
-use mmcq_sim::card::profile::message_of;
+use mmcq_sim::document;
 use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -126,10 +126,8 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     let name = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
     let line_of = |at: usize| 1 + text.get(..at).unwrap_or_default().matches('\n').count();
-    let file: File = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(span.start));
-        format!("{name}:{line}: {}", message_of(&error, &text))
-    })?;
+    let file: File =
+        document::read(&text).map_err(|error| format!("{name}:{}: {error}", error.line(&text)))?;
     let beside = path.parent().unwrap_or(Path::new(""));
     let file_beside = |given: &str| match given.ends_with(".toml") {
         true => beside.join(given).display().to_string(),

@@ -37,7 +37,7 @@ pub use scheduler::Scheduler;
 pub use stack::{Profile, Stack, profile};
 pub use wires::Wires;
 
-use mmcq_sim::card::profile::message_of;
+use mmcq_sim::document;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -396,8 +396,8 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
     #[cfg(test)]
     crate::counted::parsed();
     let mut table: Table = text.parse().map_err(|e: toml::de::Error| {
-        let line = e.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
-        PlatformError::new(format!("platform {name}: line {line}: {}", message_of(&e, &text)))
+        let error = document::syntax(&e, &text);
+        PlatformError::new(format!("platform {name}: line {}: {error}", error.line(&text)))
     })?;
     if ["identity", "flash"].iter().any(|section| table.contains_key(*section)) {
         return Err(PlatformError::new(format!("platform {name}: a card, for --card; expected a board")));

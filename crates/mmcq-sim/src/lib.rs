@@ -21,6 +21,7 @@ pub mod cards;
 pub mod charged;
 pub mod checker;
 pub mod cpu;
+pub mod document;
 pub mod faults;
 mod lines;
 pub mod memory;

@@ -4,7 +4,7 @@
 use super::platform::Board;
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
-use mmcq_sim::card::profile::message_of;
+use mmcq_sim::document;
 use serde::Deserialize;
 use std::path::Path;
 
@@ -184,11 +184,8 @@ impl Load {
     /// # Errors
     /// The content is wrong; the error is one line of text.
     pub fn of(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            let what = message_of(&error, text);
-            line.map_or(what.clone(), |line| format!("line {line}: {what}"))
-        })?;
+        let file: File =
+            document::read(text).map_err(|error| format!("line {}: {error}", error.line(text)))?;
         let number = |key: &str, value: f64, least: f64, most: f64| match (least..=most).contains(&value) {
             true => Ok(value),
             false => Err(format!("{key} = {value}: expected {least} to {most}")),

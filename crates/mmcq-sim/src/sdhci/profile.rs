@@ -2,6 +2,7 @@
 //! model, and the quirk by which the board tells the driver about the mistake.
 
 use super::SdhciConfig;
+use crate::document;
 use mmcq::host::Width;
 use mmcq::host::sdhci::{self as driver, SdhciQuirks, TransferMode};
 use serde::Deserialize;
@@ -72,9 +73,9 @@ impl Profile {
     /// Parses a profile from TOML; `name` is the file's name in errors. `Err` is one line with the
     /// key, the value and what was expected.
     pub fn from_toml(text: &str, name: &str) -> Result<Profile, String> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
-            format!("host profile {name}: line {line}: {}", crate::card::profile::message_of(&error, text))
+        let file: File = document::read(text).map_err(|error| {
+            let line = error.line(text);
+            format!("host profile {name}: line {line}: {error}")
         })?;
         let place = |key: &str| format!("host profile {name}: driver.{key}");
         file.controller.check().map_err(|error| format!("host profile {name}: {error}"))?;

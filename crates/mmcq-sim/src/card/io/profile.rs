@@ -8,6 +8,7 @@ use super::type_a::{self, Source, TypeA};
 use super::{IoCard, type_a::HEADER_BYTES};
 use crate::card::ProfileError;
 use crate::card::profile::Place;
+use crate::document;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -119,7 +120,7 @@ impl IoProfile {
     /// Reads a profile from TOML text; `name` is used as the file's name in error messages.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ProfileError> {
         let place = Place { text, name };
-        let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
+        let file: File = document::read(text).map_err(|error| place.document(&error))?;
         let io = &file.io;
         let mut sources =
             vec![("io".to_owned(), io.source.clone()), ("io.time".to_owned(), io.time.source.clone())];

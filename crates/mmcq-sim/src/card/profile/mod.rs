@@ -13,7 +13,6 @@ mod spread;
 
 pub use error::ProfileError;
 pub(crate) use place::Place;
-pub use place::message_of;
 
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;

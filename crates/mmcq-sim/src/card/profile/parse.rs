@@ -16,6 +16,7 @@ use super::packed::{self, PackedKeys};
 use super::place::Place;
 use super::queue::{self, QueueKeys};
 use super::{CardProfile, Kind, ProfileError, spread};
+use crate::document;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -193,7 +194,7 @@ enum EmmcFastest {
 
 pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileError> {
     let place = Place { text, name };
-    let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
+    let file: File = document::read(text).map_err(|error| place.document(&error))?;
     let register_kib = file.emmc.as_ref().map(|emmc| emmc.cache_size_kib);
     let flash = flash::timing(&place, &file.flash, register_kib)?;
     let mut sources = vec![

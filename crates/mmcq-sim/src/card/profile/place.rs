@@ -1,6 +1,7 @@
 //! Finds the line and the key of a value in a profile's text, for errors, and converts times to ns.
 
 use super::ProfileError;
+use crate::document;
 use toml::Spanned;
 
 /// Longest time in ns that a profile may contain: one hour.
@@ -60,25 +61,15 @@ impl Place<'_> {
         ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
     }
 
-    pub(crate) fn toml(&self, error: &toml::de::Error) -> ProfileError {
-        let line = error.span().map_or(1, |span| self.line(span.start));
-        let message = with_unit_hint(&message_of(error, self.text)).replace('\n', " ");
+    /// Returns the error for a fault of the document.
+    pub(crate) fn document(&self, error: &document::Error) -> ProfileError {
+        let message = with_unit_hint(error.message()).replace('\n', " ");
         let key = error.span().and_then(|span| self.key_at(span.start));
         let message = match key {
             Some(key) if message.starts_with("invalid") => format!("`{key}`: {message}"),
             _ => message,
         };
-        ProfileError::Toml { name: self.name.into(), line, message }
-    }
-}
-
-/// Returns the text of a TOML error. If a key occurs twice, the text names it.
-#[must_use]
-pub fn message_of(error: &toml::de::Error, text: &str) -> String {
-    let (message, key) = (error.message(), error.span().and_then(|span| text.get(span)));
-    match key {
-        Some(key) if message == "duplicate key" => format!("duplicate key `{}`", key.trim()),
-        _ => message.to_owned(),
+        ProfileError::Toml { name: self.name.into(), line: error.line(self.text), message }
     }
 }
 
