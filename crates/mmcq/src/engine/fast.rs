@@ -422,8 +422,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Ends the request whose data have continued the open transfer, and leaves the transfer open.
-    /// `status`: the R1 that the host has reported. Returns false and does nothing if something
-    /// waits, or if the transfer may have to be closed: then the general path handles the end.
+    /// `status`: the R1 that the host has reported. Returns false if something waits, or if the
+    /// transfer may have to be closed: then the general path must handle the end.
     #[inline(never)]
     fn ended_on(&mut self, status: u32, now_ns: u64) -> bool {
         let Some(open) = self.lane.streams().open() else { return false };
@@ -439,6 +439,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !free {
             return false;
         }
+        // Before the times of chores are read, since a rest counts from this end. The general path
+        // would record the same end again.
+        self.bus.note_end(now_ns);
         // A write is complete with its data.
         let told_ns = open.told_ns.or((direction == Direction::Write).then_some(now_ns));
         let open = Open { next, told_ns, ..open };
@@ -449,7 +452,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         message!(trace, "answered {:#010x}", status);
-        self.bus.note_end(now_ns);
         let streams = self.lane.streams_mut();
         streams.note_data(&self.batch, &self.bus, true, now_ns);
         streams.note_ended::<H>(now_ns);
