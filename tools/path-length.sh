@@ -7,7 +7,8 @@
 # one transfer at a time (single), the card's queue driven by software (tasks), and by the
 # controller's queue engine (cqe).
 # With --lanes that is all, and the script fails if a bound is broken: of the register accesses of
-# the queue engine, or of the growth of instructions with the number of announced tasks.
+# the queue engine, of the growth of instructions with the number of announced tasks, or of the
+# instructions of a request that continues an open transfer.
 #
 # Without --lanes the script then counts the instructions of a received Bluetooth Type-A packet,
 # interrupt by interrupt: with the crate's driver (`async fn`), with a driver of callbacks, and with
@@ -55,6 +56,7 @@ for load in "single read random 1" "single write random 1" "single read random 3
   awk -v load="$1: $2 $3, depth $4" -v s="$s" -v i="$i" -v l="$l" -v t="$t" -v n="$((many - few))" -v a="$accesses" -v q="$interrupts" 'BEGIN {
     printf "%-30s %8.0f %10.0f %6.0f %6.0f %8.0f %10.2f %11.2f\n", load, s/n, i/n, l/n, t/n, (s+i+l+t)/n, a, q }'
   totals["$1 $2 $4"]=$((s + i + l + t))
+  [ "$1 $3" != "open sequential" ] || [ $((s + i + l + t)) -le $((900 * (many - few))) ] || { echo "path-length.sh: $load: more than 900 instructions" >&2; bad=1; }
   [ "$1 $2" != "cqe read" ] || awk -v a="$accesses" 'BEGIN { exit a > 5.05 }' || { echo "path-length.sh: $load: $accesses accesses, more than 5.05" >&2; bad=1; }
 done
 # A task through the driver of the queue engine, without the engine of the stack: mapped, described and rung; acknowledged and unmapped.

@@ -2,6 +2,9 @@
 //! same times, results, data, counters and deadlines. One engine takes the fast path wherever it
 //! can, a second engine never takes it, and both get the same events.
 
+#[path = "fast_path/continued.rs"]
+mod continued;
+
 use crate::erased::Erased;
 use crate::{fuzz, support};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -21,6 +24,7 @@ use support::{READY, TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 256;
 const SLOTS: usize = 8;
+const MODES: [StaysOpen; 3] = [StaysOpen::WherePays, StaysOpen::Always, StaysOpen::Never];
 
 /// A profile with the scheduler first in, first out, and without the fast path.
 struct GeneralPath(Fifo);
@@ -46,6 +50,8 @@ struct Closed<const CONSTANTS: u16> {
     host: TestHost,
     /// Number of phases that the fast path has started.
     fast: u32,
+    /// Number of those that continued an open transfer.
+    fast_on: u32,
     started: Vec<(Phase, Vec<u32>, u64)>,
     refuse: u32,
     /// Whether the card has sent the response of the phase in progress.
@@ -76,6 +82,7 @@ unsafe impl<const CONSTANTS: u16> Host for Closed<CONSTANTS> {
     }
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         self.fast += 1;
+        self.fast_on += u32::from(phase.auto == Auto::Continue);
         self.start(phase, segments, timeout_ns)
     }
     fn ack(&mut self, segments: &[Segment]) -> Events {
@@ -133,7 +140,10 @@ enum Turn {
     Refuse(u32),
     Answered(bool),
     Halt(bool),
+    Suspend,
     Again,
+    Retune,
+    StaysOpen(StaysOpen),
 }
 
 impl<P: Profile, const CONSTANTS: u16> Side<P, CONSTANTS> {
@@ -142,7 +152,7 @@ impl<P: Profile, const CONSTANTS: u16> Side<P, CONSTANTS> {
         world.borrow_mut().caps = caps;
         world.borrow_mut().busy_polls = busy_polls;
         let (host, started) = (TestHost::new(&world), Vec::new());
-        let host = Closed::<CONSTANTS> { host, fast: 0, started, refuse: 0, answered: false };
+        let host = Closed::<CONSTANTS> { host, fast: 0, fast_on: 0, started, refuse: 0, answered: false };
         let mut engine = Engine::with_policy(Erased::new(host), config, policy);
         engine.set_card_params(Some(target(BLOCKS).protected(protected)));
         Side { world, engine }
@@ -217,8 +227,20 @@ impl<P: Profile, const CONSTANTS: u16> Side<P, CONSTANTS> {
                 self.engine.resume(now);
                 Seen::Nothing
             }
+            Turn::Suspend => {
+                self.engine.suspend();
+                Seen::Nothing
+            }
             Turn::Again => {
                 self.engine.set_card_params(Some(target(BLOCKS)));
+                Seen::Nothing
+            }
+            Turn::Retune => {
+                self.world.borrow_mut().retune = true;
+                Seen::Nothing
+            }
+            Turn::StaysOpen(when) => {
+                self.engine.set_stays_open(when);
                 Seen::Nothing
             }
         };
@@ -239,6 +261,30 @@ impl<P: Profile, const CONSTANTS: u16> Side<P, CONSTANTS> {
             incidents: self.engine.incidents().collect(),
         }
     }
+}
+
+/// Passes an event to both engines, and compares their results and all that is visible of them.
+fn alike<P: Profile, const CONSTANTS: u16>(
+    one: &mut Side<P, CONSTANTS>,
+    other: &mut Side<GeneralPath, CONSTANTS>,
+    step: Turn,
+    ids: &[Option<SlotId>; SLOTS],
+    now: u64,
+) -> (Seen, Option<SlotId>) {
+    let (seen, id) = one.happens(step, ids, now);
+    assert_eq!(seen, other.happens(step, ids, now).0, "{step:?} at {now}");
+    assert_eq!(one.looks(), other.looks(), "after {step:?} at {now}");
+    (seen, id)
+}
+
+/// Compares the phases that two engines have started, and the content of their cards.
+fn alike_at_last<P: Profile, const CONSTANTS: u16>(
+    one: &Side<P, CONSTANTS>,
+    other: &Side<GeneralPath, CONSTANTS>,
+) {
+    assert_eq!(one.host().started, other.host().started);
+    assert_eq!(one.world.borrow().medium, other.world.borrow().medium);
+    assert_eq!(other.host().fast, 0);
 }
 
 /// Passes random events to an engine with this scheduler and to one without the fast path, and
@@ -268,7 +314,7 @@ fn same<P: Profile, const CONSTANTS: u16>(
         config.acknowledge = *u.choose(&[Acknowledge::Programmed, Acknowledge::Transferred])?;
     }
     if may_continue {
-        config.stays_open = *u.choose(&[StaysOpen::WherePays, StaysOpen::Always, StaysOpen::Never])?;
+        config.stays_open = *u.choose(&MODES)?;
         config.hold_ns = *u.choose(&[config.hold_ns, 300_000])?;
     }
     let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
@@ -329,17 +375,12 @@ fn same<P: Profile, const CONSTANTS: u16>(
         {
             now = now.max(at);
         }
-        let (seen, id) = one.happens(step, &ids, now);
-        let (expected, _) = other.happens(step, &ids, now);
-        assert_eq!(seen, expected, "{step:?} in turn {turn}");
+        let (_, id) = alike(&mut one, &mut other, step, &ids, now);
         if let Some(id) = id {
             ids[id.index()] = Some(id);
         }
-        assert_eq!(one.looks(), other.looks(), "after {step:?} in turn {turn}");
     }
-    assert_eq!(one.host().started, other.host().started);
-    assert_eq!(one.world.borrow().medium, other.world.borrow().medium);
-    assert_eq!(other.host().fast, 0);
+    alike_at_last(&one, &other);
     Ok([one.host().fast, one.engine.stats().continued as u32])
 }
 
@@ -475,12 +516,7 @@ fn what_a_stream_needs_to_come_back_is_learned_alike() {
     let mut coming: Vec<(u64, usize)> = (0..EACH).flat_map(|n| [(n, 0), (10 + n, 1)]).collect();
     let (mut now, mut phases, mut ends_ns) = (0, 0, None);
     for turn in 0..20_000_u64 {
-        let mut step = |step, ids: &[Option<SlotId>; SLOTS], now| {
-            let (seen, id) = one.happens(step, ids, now);
-            assert_eq!(seen, other.happens(step, ids, now).0, "{step:?} in turn {turn}");
-            assert_eq!(one.looks(), other.looks(), "after {step:?} in turn {turn}");
-            (seen, id)
-        };
+        let mut step = |step, ids: &_, now| alike(&mut one, &mut other, step, ids, now);
         coming.sort_unstable();
         if let Some(&(at, client)) = coming.first().filter(|(at, _)| *at <= now) {
             coming.remove(0);

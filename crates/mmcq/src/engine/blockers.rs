@@ -58,7 +58,7 @@ const UNSETTLED: u32 = 1 << 15;
 /// Blocker of the fast path: the profile, the scheduler or the host has none.
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
-const LEFT_OPEN: u32 = 1 << 17;
+pub(super) const LEFT_OPEN: u32 = 1 << 17;
 /// Blocker: the card's command queue is in use, or it is not known whether it is.
 const QUEUE: u32 = 1 << 18;
 /// Blocker of the fast path: packed commands may be used.
@@ -70,7 +70,7 @@ const CHAINS: u32 = 1 << 20;
 /// general path. A request that only has to wait may still come in by the fast path.
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
-const DRIVEN: u32 = 1 << 22;
+pub(super) const DRIVEN: u32 = 1 << 22;
 /// Blocker: parts of the engine have changed since the causes were last read from them, so a cause
 /// may exist whose bit is not set yet.
 const UNREAD: u32 = 1 << 31;
@@ -215,13 +215,6 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Returns whether the only cause that stops the fast path is a transfer that was left open on
-    /// the card.
-    #[inline(always)]
-    pub fn are_only_open(&self) -> bool {
-        self.word == LEFT_OPEN
-    }
-
     /// Notes that a transfer is left open on the card. The bit stays set after the transfer was
     /// closed, until all causes are read again.
     #[inline(always)]
@@ -258,11 +251,11 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 
     /// Returns whether a request may take the fast path (the path with few checks): the engine has
-    /// one, and nothing forbids it. The bits [`WATCHED`] and [`DRIVEN`] are ignored, since they do
-    /// not concern the card or recovery.
+    /// one, and nothing forbids it. The bits [`WATCHED`], [`DRIVEN`] and [`LEFT_OPEN`] are ignored,
+    /// since they do not concern recovery or the card's functions.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
-        Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
+        Self::FAST && self.word & !(WATCHED | DRIVEN | LEFT_OPEN) == 0
     }
 }
 
@@ -322,8 +315,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether the engine has a fast path (few checks for ordinary requests) and no cause
-    /// in this set closes it. [`WATCHED`] and [`DRIVEN`] do not count, because they do not concern
-    /// the card or recovery.
+    /// in this set closes it. [`WATCHED`], [`DRIVEN`] and [`LEFT_OPEN`] do not count, because they
+    /// do not concern recovery or the card's functions.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()
@@ -370,15 +363,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.are_none()
     }
 
-    /// Returns whether all ordinary reads and writes go to the controller's command queue engine,
-    /// since no blocker prevents it.
+    /// Returns whether `CAUSE` alone stops the fast path. [`DRIVEN`]: all ordinary reads and writes
+    /// go to the controller's command queue engine. [`LEFT_OPEN`]: a request may continue the open
+    /// transfer.
     #[inline(always)]
-    pub(super) fn is_driven_open(&self) -> bool {
-        let open = self.lane.hosted().is_some() && self.blockers.word == DRIVEN;
+    pub(super) fn is_stopped_by<const CAUSE: u32>(&self) -> bool {
+        let alone = self.blockers.word == CAUSE;
         debug_assert!(
-            !open || self.causes::<{ SPECIAL & !LANES }>() == 0,
+            !alone || self.causes::<{ SPECIAL & !LANES }>() == 0,
             "a cause whose owner has not set its bit"
         );
-        open
+        alone
     }
 }

@@ -5,19 +5,27 @@
 //! state; only checks between them are skipped. For a request with anything special a test here
 //! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
-//! There are three shortcuts. A request goes from `submit` to the controller without the queue, also
-//! if it continues a transfer that is left open. At the end of a transfer that ends with its data,
-//! the request gets its result directly. Then the next request of the queue starts directly.
+//! There are three shortcuts. A request goes from `submit` to the controller without the queue. At
+//! the end of a transfer that ends with its data, the request gets its result directly. Then the
+//! next request of the queue starts directly.
+//!
+//! While the only blocker is a transfer that is left open, a request that continues it starts and
+//! ends in the same short way, if no other request waits. The transfer then stays open.
 
-use super::bus::COMMAND_TIMEOUT_NS;
+use super::blockers::{DRIVEN, LEFT_OPEN};
+use super::bus::{Bus, COMMAND_TIMEOUT_NS};
+use super::card::Card;
+use super::lane::Lane;
 use super::order::Order;
 use super::phases::Stage;
 use super::record::Record;
-use super::runs::End;
+use super::recover::Incident;
+use super::runs::{End, Open};
 use super::slot::{NONE, Rules, Slots};
-use super::{BLOCK_BYTES, Engine, Kind, Request, SlotId};
+use super::timers::later;
+use super::{BLOCK_BYTES, Config, Engine, Kind, Request, SlotId};
 use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 /// Kinds of work on the bus whose end the fast path may handle, instead of the general path with
@@ -29,6 +37,8 @@ pub(super) enum FastKind {
     Write,
     /// CMD13, which reads the status of written data.
     Status,
+    /// Data of one request that continue the open transfer, without a command.
+    Continued,
 }
 
 /// Bits of an R1 that show an error or an exception event.
@@ -81,15 +91,34 @@ impl<const N: usize> Slots<N> {
     }
 }
 
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether a transfer may be left open after a request of this direction with these
+    /// blocks, which end before block `end`.
+    #[inline(always)]
+    fn may_stay_open<H: Host>(
+        &self,
+        bus: &Bus<H>,
+        card: &Card,
+        (config, incident): (&Config, &Incident),
+        (direction, blocks, end): (Direction, u32, u64),
+    ) -> bool {
+        // A transfer up to the card's last block is closed there.
+        self.fast_limits().fits(direction, blocks, end.wrapping_add(1))
+            && self.streams().can_continue(bus.host(), config, incident)
+            && !bus.wire().is_doubted()
+            && !(H::CARD_IRQ && card.functions().is_heard())
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts and starts an ordinary request if nothing special is going on. `None`: the request
     /// must take the general path, which has all checks.
     #[inline(always)]
     pub(super) fn submit_fast(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
-        if self.is_driven_open() {
+        if self.lane.hosted().is_some() && self.is_stopped_by::<DRIVEN>() {
             return self.submit_driven(request, now_ns);
         }
-        if H::CONTINUES && self.blockers.are_only_open() && self.lane.streams().is_open() {
+        if H::CONTINUES && self.is_stopped_by::<LEFT_OPEN>() && self.lane.streams().is_open() {
             return self.submit_on(request.kind.span()?, request, now_ns);
         }
         self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
@@ -106,41 +135,40 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> Option<SlotId> {
         let open = self.lane.streams().open()?;
         let end = lba.checked_add(u64::from(blocks))?;
-        // A transfer up to the card's last block is closed there.
+        let run = (direction, lba, blocks);
+        let parts = (&self.config, &self.incident);
         let goes_on = (open.direction, open.next, open.counted) == (direction, lba, 0)
-            && self.lane.fast_limits().fits(direction, blocks, end.wrapping_add(1))
             && !(request.durable | request.urgent)
             && self.card.is_meant(request.card)
-            && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
-            && !self.bus.wire().is_doubted()
-            && !(H::CARD_IRQ && self.card.functions().is_heard());
+            && self.lane.may_stay_open(&self.bus, &self.card, parts, (direction, blocks, end));
+        if !goes_on {
+            return None;
+        }
         let free = self.lane.is_idle()
             && self.blockers.has_room(&self.slots)
             && !(self.slots.head() != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns));
-        if !(goes_on && free) {
+        if !free {
             return None;
         }
-        let (id, segment) = self.slots.take_in_mapped(
-            self.bus.host_mut(),
-            &mut self.record,
-            (direction, lba, blocks),
-            request,
-            now_ns,
-        )?;
-        self.batch.one(id.index, direction, lba, blocks);
-        self.batch.one_segment(segment);
-        if !self.batch.goes_on_in(self.bus.host()) {
+        let (id, segment) =
+            self.slots.take_in_mapped(self.bus.host_mut(), &mut self.record, run, request, now_ns)?;
+        if H::CONTINUES_BY_REQUEST && !self.bus.host().goes_on_with(&segment, blocks, direction) {
             // The general path closes the transfer.
             self.slots.push_span(id.index, direction, lba, end);
             self.lane.note_free();
             return Some(id);
         }
+        self.batch.one(id.index, direction, lba, blocks);
+        self.batch.one_segment(segment);
         self.slots.activate_unqueued(id.index);
         let (streams, hold_ns) = (self.lane.streams_mut(), self.config.hold_ns);
         streams.note_run::<H, N>(&self.batch, &self.slots, hold_ns, id.index, now_ns);
         self.timers.clear_idle();
         self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Unknown);
-        self.begin_main(false, now_ns);
+        self.record.transfer_continued();
+        let (ledger, auto) = (&mut self.durability, Auto::Continue);
+        let times_ns = self.bus.prepare_main::<P>(ledger, &self.card, run, false, auto, true);
+        self.start_fast_phase(FastKind::Continued, Stage::Main, times_ns, now_ns);
         Some(id)
     }
 
@@ -363,9 +391,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if (status | stop) & WRONG | status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
+        let kind = self.blockers.fast_kind();
+        if H::CONTINUES && kind == FastKind::Continued {
+            return self.ended_on(status, now_ns);
+        }
         message!(trace, "answered {:#010x}", status);
         self.bus.note_end(now_ns);
-        let kind = self.blockers.fast_kind();
         if self.slots.is_settling() {
             self.durability.settled(&mut self.slots, &mut self.incident, &self.order, Ok(()));
         }
@@ -387,6 +418,54 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.set_idle();
             self.timers.clear();
         }
+        true
+    }
+
+    /// Ends the request whose data have continued the open transfer, and leaves the transfer open.
+    /// `status`: the R1 that the host has reported. Returns false if something waits, or if the
+    /// transfer may have to be closed: then the general path must handle the end.
+    #[inline(never)]
+    fn ended_on(&mut self, status: u32, now_ns: u64) -> bool {
+        let Some(open) = self.lane.streams().open() else { return false };
+        let (direction, blocks, next) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
+        let parts = (&self.config, &self.incident);
+        let goes_on = self.is_stopped_by::<LEFT_OPEN>()
+            && self.lane.may_stay_open(&self.bus, &self.card, parts, (direction, blocks, next));
+        if !goes_on {
+            return false;
+        }
+        let free =
+            self.slots.head() == NONE && !self.durability.owes_status(&self.slots) && !self.timers.is_kept();
+        if !free {
+            return false;
+        }
+        // Before the times of chores are read, since a rest counts from this end. The general path
+        // would record the same end again.
+        self.bus.note_end(now_ns);
+        // A write is complete with its data.
+        let told_ns = open.told_ns.or((direction == Direction::Write).then_some(now_ns));
+        let open = Open { next, told_ns, ..open };
+        let until_ns = later(now_ns, self.lane.streams().stay_ns(direction, &self.config))
+            .min(self.supervisor.quiet_chore_ns::<H, P>(&self.bus, &self.timers, &self.record))
+            .min(open.owed_by_ns(self.config.owed_ns));
+        if until_ns <= now_ns {
+            return false;
+        }
+        message!(trace, "answered {:#010x}", status);
+        let streams = self.lane.streams_mut();
+        streams.note_data(&self.batch, &self.bus, true, now_ns);
+        streams.note_ended::<H>(now_ns);
+        streams.continued();
+        streams.leave_open(Some(open));
+        streams.went_out(direction, next, now_ns);
+        let index = self.batch.first();
+        self.slots.at_mut(index).moved_all(blocks);
+        self.slots.end(index);
+        self.blockers.forget_fast();
+        self.lane.enter(Stage::Idle);
+        self.timers.clear();
+        self.timers.hold_until(until_ns);
+        self.timers.wake_after_hold();
         true
     }
 }

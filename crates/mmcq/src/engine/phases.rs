@@ -155,9 +155,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
             self.batch.collect(&self.slots, first, limits);
         }
+        let (streams, parts) = (self.lane.streams(), (&self.config, &self.incident));
         if H::CONTINUES
-            && let Some(open) = self.lane.streams().open()
-            && !self.continues(open)
+            && streams.is_open()
+            && !streams.are_continued_by(&self.batch, &self.slots, &self.bus, &self.card, parts)
         {
             let reason = if self.bus.wire().is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);

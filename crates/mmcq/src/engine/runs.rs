@@ -285,7 +285,7 @@ impl Streams {
 
     /// Returns how long a transfer of this direction is kept open (not ended by CMD12) while no
     /// request waits, in ns and at most `limit_ns`; 0: not at all.
-    #[inline]
+    #[inline(always)]
     pub fn hold_ns(&self, direction: Direction, limit_ns: u64) -> u64 {
         let [reads, writes] = &self.runs;
         let runs = if direction == Direction::Read { reads } else { writes };
@@ -317,6 +317,7 @@ impl Streams {
 
     /// Records that the data of a transfer are over; `wire_ns`: their time on the wire in ns. `on`:
     /// the transfer continued an open one, so it had no command of its own.
+    #[inline(always)]
     pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);

@@ -188,6 +188,7 @@ impl Streams {
         }
     }
 
+    #[inline(always)]
     pub fn can_continue<H: Host>(&self, host: &H, config: &Config, incident: &Incident) -> bool {
         H::CONTINUES
             && host.caps().continue_data
@@ -199,6 +200,7 @@ impl Streams {
     /// Returns how long, in ns, a transfer of this direction is kept open after its data, while no
     /// request is queued. If no request has continued it by then, the engine closes it. 0: it is
     /// closed at once.
+    #[inline(always)]
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {
@@ -234,6 +236,33 @@ impl Streams {
     #[inline(always)]
     pub fn is_left_open<H: Host>(&self) -> bool {
         H::CONTINUES && self.open().is_some()
+    }
+}
+
+impl Streams {
+    /// Returns whether the transfer of the batch continues the open one. A read up to the card's
+    /// last block does not, on hosts where only CMD12 ends a transfer. After that block the card
+    /// sends no data, and a DMA that has taken the block in advance may wait for the next one for
+    /// ever.
+    pub fn are_continued_by<H: Host, const N: usize>(
+        &self,
+        batch: &Batch<N>,
+        slots: &Slots<N>,
+        bus: &Bus<H>,
+        card: &Card,
+        (config, incident): (&Config, &Incident),
+    ) -> bool {
+        let Some(open) = self.open() else { return false };
+        let starves = H::CONTINUES_BY_REQUEST
+            && open.direction == Direction::Read
+            && bus.host().caps().open_until_stopped
+            && card.target().is_none_or(|target| batch.end() >= target.sectors);
+        open.direction == batch.direction()
+            && open.next == batch.lba()
+            && !starves
+            && !bus.wire().is_doubted()
+            && self.can_continue(bus.host(), config, incident)
+            && !batch.members().first().is_some_and(|&first| slots.at(first).solo())
     }
 }
 
@@ -322,23 +351,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             total if counts && total <= COUNT_MAX => End::After(total),
             _ => End::Unknown,
         }
-    }
-
-    /// Returns whether the transfer of the engine's batch continues the open one. A read up to the
-    /// card's last block does not, on hosts where only CMD12 ends a transfer. After that block the
-    /// card sends no data, and a DMA that has taken the block in advance may wait for the next one
-    /// for ever.
-    pub(super) fn continues(&self, open: Open) -> bool {
-        let starves = H::CONTINUES_BY_REQUEST
-            && open.direction == Direction::Read
-            && self.bus.host().caps().open_until_stopped
-            && self.card.target().is_none_or(|target| self.batch.end() >= target.sectors);
-        open.direction == self.batch.direction()
-            && open.next == self.batch.lba()
-            && !starves
-            && !self.bus.wire().is_doubted()
-            && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
-            && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
     /// Decides whether an open transfer stays open when its data are over. Returns the time in ns

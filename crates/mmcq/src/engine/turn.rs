@@ -5,6 +5,7 @@
 //! that in the [lane](super::lane::Lane) and returns. Only the loop calls recovery, and chooses the
 //! next request. So neither runs while another part is working.
 
+use super::blockers::DRIVEN;
 use super::concurrent::Turn as Beside;
 use super::extras::Event;
 use super::fast::FastKind;
@@ -110,7 +111,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let fast = Self::FAST && self.blockers.fast_kind() != FastKind::Nothing;
         let moved = if fast {
             self.acknowledge_fast(now_ns)
-        } else if Self::FAST && self.is_driven_open() && self.lane.rings_tasks() {
+        } else if Self::FAST && self.lane.rings_tasks() && self.is_stopped_by::<DRIVEN>() {
             self.acknowledge_driven(now_ns)
         } else {
             self.acknowledge(now_ns)

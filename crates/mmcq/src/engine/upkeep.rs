@@ -236,10 +236,16 @@ impl Supervisor {
     /// Returns the time in ns of the supervisor's next chore (a tuning, a check of exceptions,
     /// background work, or putting the card to rest), if no request comes before. [`NEVER`]: no
     /// chore is planned.
+    #[inline(always)]
     pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
         if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
             return NEVER;
         }
+        self.first_quiet_chore_ns(bus, record)
+    }
+
+    #[inline(never)]
+    fn first_quiet_chore_ns<H>(&self, bus: &Bus<H>, record: &Record) -> u64 {
         self.chores(bus, record, true).into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER)
     }
 }

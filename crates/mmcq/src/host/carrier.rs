@@ -58,6 +58,20 @@ impl Carrier {
         Phase { command, auto: Auto::None, ..*phase }
     }
 
+    /// Returns whether the R1 of a carrier (data sent with a CMD13) says that the card takes the
+    /// data.
+    #[inline(always)]
+    fn is_taken(status: u32) -> bool {
+        status & R1::OWN == 0 && matches!(R1(status).current_state(), State::Rcv | State::Prg)
+    }
+
+    /// Returns whether the R1 of a carrier says that the card takes the data, and shows no error.
+    /// Then [`end`](Self::end) has nothing to do.
+    #[inline(always)]
+    pub fn is_well(status: u32) -> bool {
+        status & R1::DEFERRED == 0 && Self::is_taken(status)
+    }
+
     /// Converts the driver's result of a carrier (data sent with a CMD13) to the result that the
     /// engine gets. For the engine, such a phase has data and no command, so its result has no
     /// response. An error in the R1 of the CMD13 becomes a fault of the data. If no R1 was received,
@@ -69,10 +83,9 @@ impl Carrier {
             let stage = if fault.response.is_none() { Stage::Command } else { fault.stage };
             Fault { stage, response: None, ..fault }
         })?;
-        let status = R1(end.response.words[0]);
-        self.told |= status.0 & R1::DEFERRED;
-        let taken = matches!(status.current_state(), State::Rcv | State::Prg);
-        if status.0 & R1::OWN != 0 || !taken {
+        let status = end.response.words[0];
+        self.told |= status & R1::DEFERRED;
+        if !Self::is_taken(status) {
             return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
         }
         Ok(Done::default())

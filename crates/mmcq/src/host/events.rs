@@ -150,6 +150,19 @@ pub struct Events {
     pub acknowledged: bool,
 }
 
+impl Events {
+    /// Returns the successful end of a phase in its short form, if these events are nothing else.
+    #[inline]
+    pub(crate) fn in_short(self) -> Result<FastEnd, Events> {
+        match self {
+            Events { phase: Some(Ok(done)), card_irq: false, presence: false, retune: false, .. } => {
+                Ok(FastEnd { status: done.response.words[0], stop: done.stop.unwrap_or(0) })
+            }
+            events => Err(events),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;

@@ -322,12 +322,7 @@ pub unsafe trait Host {
     /// happened.
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
-        match self.ack(segments) {
-            Events { phase: Some(Ok(done)), card_irq: false, presence: false, retune: false, .. } => {
-                Ok(FastEnd { status: done.response.words[0], stop: done.stop.unwrap_or(0) })
-            }
-            events => Err(events),
-        }
+        self.ack(segments).in_short()
     }
 
     /// Returns the R1 of the command in progress while its data are still transferred. If the R1 of

@@ -179,12 +179,48 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         match self.open {
             Some(Open::Stops(_)) => self.continue_stops(phase, segments, timeout_ns),
             Some(Open::Carrier) => {
-                self.host.start(&self.carrier.phase(phase), segments, timeout_ns)?;
+                self.host.start_fast(&self.carrier.phase(phase), segments, timeout_ns)?;
                 self.plain = Plain::Carrier;
                 Ok(())
             }
             _ => Err(StartError::Unsupported),
         }
+    }
+
+    /// Does the same as [`start`](Host::start) while a transfer is open, or is being reset. First
+    /// tries what is most frequent: data that continue the open transfer.
+    #[inline(never)]
+    fn start_open(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        if self.resets == Resets::Over && phase.auto == Auto::Continue {
+            return self.go_on(phase, segments, timeout_ns);
+        }
+        self.start(phase, segments, timeout_ns)
+    }
+
+    /// Does the same as [`ack_fast`](Host::ack_fast) while a transfer is open. First tries what is
+    /// most frequent: the end of data that continue the open transfer.
+    #[inline(never)]
+    fn ack_open(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
+        if self.run.is_some() {
+            let status = self.host.port.read32(INT_STATUS);
+            if !self.is_last_stop(status) {
+                return self.take_stops(status, segments).in_short();
+            }
+            self.host.port.write32(INT_STATUS, status);
+            self.run = None;
+            return Ok(FastEnd::default());
+        }
+        if self.plain != Plain::Carrier {
+            return self.ack(segments).in_short();
+        }
+        let end = self.host.ack_fast(segments);
+        if end.is_ok_and(|end| Carrier::is_well(end.status)) {
+            self.plain = Plain::Other;
+            return Ok(FastEnd::default());
+        }
+        let mut events = end.map_or_else(|events| events, |end| end.events(false));
+        events.phase = events.phase.map(|end| self.ended(end));
+        events.in_short()
     }
 
     /// Converts the result of a phase of the wrapped driver into the one that the engine gets.
@@ -288,8 +324,9 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
         &self.caps
     }
 
+    #[inline(always)]
     fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
-        match (self.open, direction) {
+        match (&self.open, direction) {
             (Some(Open::Stops(stops)), _) => stops.takes(segment, blocks, direction),
             (Some(Open::Carrier), Direction::Write) => true,
             (Some(_), _) => false,
@@ -331,7 +368,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
     #[inline(always)]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.open.is_some() || self.resets != Resets::Over {
-            return self.start(phase, segments, timeout_ns);
+            return self.start_open(phase, segments, timeout_ns);
         }
         self.host.start_fast(phase, segments, timeout_ns)?;
         self.plain = if phase.data.is_none() { Plain::Status } else { Plain::Other };
@@ -351,7 +388,8 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         if self.run.is_some() {
-            return self.take_stops(segments);
+            let status = self.host.port.read32(INT_STATUS);
+            return self.take_stops(status, segments);
         }
         if matches!(self.open, Some(Open::Stops(_))) && self.plain != Plain::Stop {
             return self.take_rare_alone();
@@ -365,7 +403,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         // The response to CMD13 gets the errors of carriers.
         if self.open.is_some() || self.run.is_some() || self.plain == Plain::Status && self.carrier.owes() {
-            return Err(self.ack(segments));
+            return self.ack_open(segments);
         }
         let end = self.host.ack_fast(segments);
         end.inspect(|_| self.plain = Plain::Other).map_err(|mut events| {

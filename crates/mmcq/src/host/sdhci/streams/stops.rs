@@ -38,6 +38,7 @@ pub(super) struct Stops {
 
 impl Stops {
     /// Returns whether a request of `blocks` blocks with this memory can continue the transfer.
+    #[inline(always)]
     pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
     }
@@ -59,8 +60,10 @@ pub(super) struct Run {
     gaps: u32,
 }
 
+/// Returns whether `len` bytes at `address` are whole steps of `step` bytes, a power of two.
+#[inline(always)]
 fn is_stepped(address: u64, len: u32, step: u32) -> bool {
-    address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
+    (address | u64::from(len)) & u64::from(step - 1) == 0 && len != 0
 }
 
 /// Returns whether SDMA can stop at the end of this segment. Only then may a transfer that begins
@@ -74,15 +77,14 @@ pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
 /// multiples of it. The segments must have exactly `blocks` blocks. `None`: there is no such
 /// boundary.
 pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
-    let mut bits = u64::from(STEP_MAX);
-    let mut bytes = 0u64;
-    for segment in segments {
-        bits |= segment.bus | u64::from(segment.len);
-        bytes += u64::from(segment.len);
-    }
+    let bits = segments.iter().fold(u64::from(STEP_MAX), |bits, at| bits | at.bus | u64::from(at.len));
     let step = 1 << bits.trailing_zeros();
-    (step >= STEP_MIN && bytes == u64::from(blocks) * u64::from(BLOCK_BYTES) && blocks < COUNT && blocks > 0)
-        .then_some(step)
+    let whole = bytes_of(segments) == u64::from(blocks) * u64::from(BLOCK_BYTES);
+    (step >= STEP_MIN && whole && blocks < COUNT && blocks > 0).then_some(step)
+}
+
+fn bytes_of(segments: &[Segment]) -> u64 {
+    segments.iter().map(|segment| u64::from(segment.len)).sum()
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
@@ -99,7 +101,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         let Data { direction, blocks, .. } = data;
         let first = segments.first().ok_or(StartError::Unsupported)?.bus;
         let host = &mut self.host;
-        if !host.is_in_reach(segments) {
+        if !segments.iter().all(|segment| host.reaches(segment)) {
             return Err(StartError::Unsupported);
         }
         if !host.idle {
@@ -130,22 +132,24 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         segments: &[Segment],
         timeout_ns: u64,
     ) -> Result<(), StartError> {
-        let (Some(Open::Stops(mut stops)), Some(data)) = (self.open, phase.data) else {
+        let (Some(Open::Stops(stops)), Some(data)) = (&mut self.open, &phase.data) else {
             return Err(StartError::Unsupported);
         };
-        let fits = step(segments, data.blocks).is_some_and(|step| step >= stops.step)
-            && data.direction == stops.direction
-            && data.blocks < stops.left
-            && self.host.is_in_reach(segments);
-        let first = segments.first().filter(|_| fits).ok_or(StartError::Unsupported)?.bus;
+        let bytes = u64::from(data.blocks) * u64::from(BLOCK_BYTES);
+        let fits = |at: &Segment| stops.takes(at, data.blocks, data.direction) && self.host.reaches(at);
+        let first = match segments {
+            [one] if u64::from(one.len) == bytes && fits(one) => one.bus,
+            [first, _, ..] if bytes_of(segments) == bytes && segments.iter().all(fits) => first.bus,
+            _ => return Err(StartError::Unsupported),
+        };
         if self.run.is_some() {
             return Err(StartError::DataLine);
         }
         let stood = core::mem::replace(&mut stops.at_gap, false);
         stops.left -= data.blocks;
-        self.open = Some(Open::Stops(stops));
+        let step = stops.step;
         self.host.set_timeout(timeout_ns);
-        self.run_stops(data.blocks, stops.step, false);
+        self.run_stops(data.blocks, step, false);
         self.host.set_sdma(first);
         if stood {
             self.host.port.write8(BLOCK_GAP, GAP_GO_ON);
@@ -156,8 +160,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     /// Prepares the driver's state for `blocks` blocks of data, during which SDMA stops at memory
     /// boundaries. `begins`: the data begin a transfer; otherwise they continue one. `step`: bytes
     /// from one boundary to the next.
+    #[inline(always)]
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
-        let steps = blocks / (step / BLOCK_BYTES);
+        // Both are powers of two.
+        let steps = blocks >> (step.trailing_zeros() - BLOCK_BYTES.trailing_zeros());
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
         let host = &mut self.host;
         (host.idle, host.fast_end, host.auto) = (false, NEVER, Automatic::Nothing);
@@ -166,15 +172,22 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Acknowledges the interrupts of a phase (a command with its data) that uses SDMA. Its DMA
+    /// Returns whether the interrupt status says exactly this: SDMA has stopped at the last
+    /// boundary of a read that continues an open transfer.
+    #[inline(always)]
+    pub(super) fn is_last_stop(&self, status: u32) -> bool {
+        let read = matches!(self.open, Some(Open::Stops(Stops { direction: Direction::Read, .. })));
+        status == INT_DMA && read && self.run.is_some_and(|run| run.steps == 1 && !run.begins)
+    }
+
+    /// Handles the interrupt status of a phase (a command with its data) that uses SDMA. Its DMA
     /// stops at every memory boundary, and then the driver sets the next address. `segments`:
     /// memory of the phase's data. Returns the events for the engine.
-    pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
+    pub(super) fn take_stops(&mut self, status: u32, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
             return events;
         };
-        let status = self.host.port.read32(INT_STATUS);
         if status == u32::MAX && self.host.present_state().is_none() {
             events.phase = Some(Err(Fault { cause: Cause::Gone, stage: Stage::Data, response: None }));
             return events;
@@ -244,13 +257,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Returns whether SDMA can reach the segments. Below version 4, or without 64-bit Addressing,
+    /// Returns whether SDMA can reach the segment. Below version 4, or without 64-bit Addressing,
     /// SDMA addresses have 32 bits.
-    fn is_in_reach(&self, segments: &[Segment]) -> bool {
+    #[inline(always)]
+    fn reaches(&self, segment: &Segment) -> bool {
         let wide = self.model.v4 && self.model.wide;
-        segments.iter().all(|segment| {
-            segment.bus.checked_add(segment.len.into()).is_some_and(|end| wide || end <= 1 << 32)
-        })
+        segment.bus.checked_add(segment.len.into()).is_some_and(|end| wide || end <= 1 << 32)
     }
 
     /// Lets SDMA continue behind a boundary in memory at which it has stopped, up to the next

@@ -9,6 +9,7 @@ mod fast;
 mod memory;
 mod phases;
 mod profiles;
+mod streams;
 mod usdhc;
 
 use super::events::OF_PHASE;
