@@ -34,7 +34,7 @@ fn wanted() -> impl Iterator<Item = Workload> {
     let part = std::env::var("GRAPH_WORKLOAD").unwrap_or_default();
     let sticks = number("GRAPH_STUCK") != Some(0);
     let of_name = ALL.into_iter().filter(move |workload| workload.name.contains(&part));
-    of_name.map(move |workload| Workload { sticks, ..workload })
+    of_name.map(move |workload| Workload { sticks: sticks && workload.sticks, ..workload })
 }
 
 fn number(name: &str) -> Option<usize> {

@@ -299,7 +299,13 @@ impl Run<'_> {
         if let Some(event) = event {
             let mut world = self.world.borrow_mut();
             let now = world.now;
-            world.judge.up_ns.get_or_insert(now);
+            if world.judge.up_ns.is_none() {
+                world.judge.up_ns = Some(now);
+                if self.start.workload.cold {
+                    // What was sent to bring the card up is no recovery.
+                    world.card.initialised = 0;
+                }
+            }
             world.say(|| event);
             drop(world);
             self.stack.with(enable_extended_ops);

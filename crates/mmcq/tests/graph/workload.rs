@@ -143,6 +143,7 @@ pub const ALL: [Workload; 13] = [
         name: "bring-up, no supervisor",
         cold: true,
         supervisor: false,
+        sticks: false,
         groups: SHORT,
         small: SHORT,
         ..PLAIN
