@@ -6,7 +6,10 @@ use std::path::Path;
 /// The layers, from the lowest on. A module may use modules of earlier rows only; so no controller
 /// uses another.
 const LAYERS: &[&[&str]] = &[
-    &["alarms", "faults", "memory", "parallel", "plant", "sequence", "stats", "time", "wire", "world"],
+    &[
+        "alarms", "document", "faults", "memory", "parallel", "plant", "sequence", "stats", "time", "wire",
+        "world",
+    ],
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["slot"],
