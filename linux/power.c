@@ -59,18 +59,33 @@ void mmcq_ko_wake_for(struct host *host, struct request_queue *queue)
 	pm_runtime_set_autosuspend_delay(device, delay_ms);
 }
 
+/* Whether a flush that ends with this code may have lost writes that were reported as good. */
+static bool may_lose(const struct host *host, int32_t code)
+{
+	switch (code) {
+	case MMCQ_OK:
+	/* The library is closed, because the controller has not come back from an earlier sleep. */
+	case MMCQ_E_STATE:
+		return false;
+	/* The card was taken out. If it is in the slot again after the sleep, it keeps its disk; what
+	 * its cache had is lost. */
+	case MMCQ_E_NO_CARD:
+	case MMCQ_E_REMOVED:
+		return host->disk && host->disk->card.volatile_cache;
+	default:
+		return true;
+	}
+}
+
 /* Flushes the card and closes the library, which forgets all else. If the flush fails, the last
- * writes may be lost; then the next flush reports a loss. That holds for a card that was taken out,
- * too: if it is in the slot again after the sleep, it keeps its disk. A power-off notification that
- * fails loses nothing. */
+ * writes may be lost; then the next flush reports a loss. A power-off notification that fails loses
+ * nothing. */
 static int32_t close_for_sleep(struct host *host)
 {
 	int32_t flushed = mmcq_flush(host->number);
 	int32_t code = mmcq_ko_close(host);
 
-	/* MMCQ_E_STATE: the library is closed, because the controller has not come back from an earlier
-	 * sleep. */
-	if ((flushed && flushed != MMCQ_E_STATE) || code == MMCQ_E_CACHE_LOST)
+	if (may_lose(host, flushed) || code == MMCQ_E_CACHE_LOST)
 		atomic_inc(&host->losses);
 	return code;
 }

@@ -5,6 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "debian-kernel.sh: $*" >&2; }
 store=$PWD/target/judges/linux
+# Scripts that run at the same time take turns.
+mkdir -p target/judges
+exec 8>"$store.lock"
+flock 8
 # What is taken from the kernel's package; the folder is made anew when this changes.
 parts=('./boot/vmlinuz*' './lib/modules/*/kernel/drivers/mmc/*' './lib/modules/*/kernel/drivers/vfio/*' './lib/modules/*/kernel/virt/*'
   './lib/modules/*/kernel/block/*' './lib/modules/*/kernel/fs/*' './lib/modules/*/kernel/lib/*' './lib/modules/*/kernel/crypto/*'

@@ -13,7 +13,7 @@
 # - durable: writes that are on the medium when they end.
 # - tails: how long a reader waits beside a writer, with each I/O scheduler of Linux. Prints a row
 #   of text for each scheduler and writer.
-# - files: a small data base, and many small files, on ext4 and f2fs. Prints rows of text.
+# - files: a small database, and many small files, on ext4 and f2fs. Prints rows of text.
 # - instructions: how many instructions a request of 4 KiB takes, on one CPU, without the price of
 #   waking a thread.
 # - stacks, queues and recovery also run boards/pc, which is mmcq on bare metal, in the same

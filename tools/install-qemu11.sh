@@ -14,6 +14,10 @@ case ${1:-} in
   arm) store=$PWD/target/judges/qemu11-arm package=qemu-system-arm name=qemu-system-arm ;;
   *) say "$1: expected nothing or arm"; exit 2 ;;
 esac
+# Scripts that run at the same time take turns.
+mkdir -p target/judges
+exec 8>"$store.lock"
+flock 8
 program=$store/$name
 if [ -x "$program" ] && "$program" --version >/dev/null 2>&1; then
   say "is there: $("$program" --version | head -1)"

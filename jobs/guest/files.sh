@@ -1,4 +1,4 @@
-# A file system's load (tools/guest-time/files.c) on ext4 and f2fs of 512 MiB: many small files, made and read again, and a small data base. tools/guest-tools.sh
+# A file system's load (tools/guest-time/files.c) on ext4 and f2fs of 512 MiB: many small files, made and read again, and a small database. tools/guest-tools.sh
 # builds what this begins with.
 export LD_LIBRARY_PATH=/lib
 for module in $(cat /modules/tools/list); do insmod /modules/tools/$module.ko || wrong "no module $module"; done

@@ -1,5 +1,5 @@
 // files.c: a file system's load inside of the guest. The work is the same in each run; the times are the guest's. One line each.
-// files base FOLDER TRANSACTIONS: a small data base. Each transaction appends 4 KiB to FOLDER/journal, fdatasync, writes 4 KiB at a random place of FOLDER/table (16 MiB,
+// files base FOLDER TRANSACTIONS: a small database. Each transaction appends 4 KiB to FOLDER/journal, fdatasync, writes 4 KiB at a random place of FOLDER/table (16 MiB,
 //   filled before), fdatasync. After each 64 transactions the journal begins anew (it has no bytes then).
 // files unpack FOLDER COUNT: makes COUNT files of 1 to 32 KiB (as many from 1 to 2 KiB as from 16 to 32), 50 in a folder, and syncs, as a program that unpacks a source does.
 // files read FOLDER COUNT JOBS: reads these files, compares each byte, one after the other in the order of their making; each of JOBS processes has every JOBSth folder.
@@ -69,7 +69,7 @@ static void base(const char *folder, uint64_t transactions) {
     last_ns = now;
   }
   qsort(took_ns, transactions, sizeof *took_ns, by_size);
-  printf("files: data base, %lu transactions: %.1f a second, p50 %.3f p99 %.3f p100 %.3f ms\n", transactions, transactions * 1e9 / (last_ns - begin_ns),
+  printf("files: database, %lu transactions: %.1f a second, p50 %.3f p99 %.3f p100 %.3f ms\n", transactions, transactions * 1e9 / (last_ns - begin_ns),
          took_ns[(transactions - 1) / 2] / 1e6, took_ns[(transactions * 99 + 99) / 100 - 1] / 1e6, took_ns[transactions - 1] / 1e6);
 }
 

@@ -41,11 +41,9 @@ const SWITCH_ON_NS: u64 = MS_NS;
 const TUNING_BLOCKS: u32 = 40;
 /// Fastest clock of default speed, in hertz [SD 6.6].
 const DEFAULT_HZ: u32 = 25_000_000;
-/// Fastest clock of high speed at 3.3 V, in hertz.
+/// Fastest clock of high speed at 3.3 V, in hertz. Without 1.8 V signalling of an SD card no timing
+/// is faster.
 const HIGH_HZ: u32 = 50_000_000;
-/// Fastest clock of high speed of an eMMC, in hertz. Without 1.8 V signalling of an SD card no
-/// timing is faster.
-const EMMC_HIGH_HZ: u32 = 52_000_000;
 /// Fastest clock of SDR50, in hertz [SD 3.9.4].
 const SDR50_HZ: u32 = 100_000_000;
 /// Fastest clock of SDR104, in hertz [SD 3.9.4].
@@ -424,7 +422,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         if !caps.can(timing(hz, self.signal18)) {
             return Err(MmcError::Unsupported);
         }
-        let hz = if self.signal18 { hz } else { hz.min(EMMC_HIGH_HZ) };
+        let hz = if self.signal18 { hz } else { hz.min(HIGH_HZ) };
         self.wanted = Some((width, hz.clamp(caps.clock_hz.0, caps.clock_hz.1)));
         Ok(())
     }

@@ -99,7 +99,7 @@ fn without_1v8_no_clock_is_faster_than_high_speed() {
         let mut block = Aligned::<A4, _>([0; 64]);
         assert!(bus.read_blocks(send_tuning_block(0, &mut block), false).await.is_err());
     });
-    assert_eq!(stack.with(|engine| engine.bus().clock_hz), 52_000_000);
+    assert_eq!(stack.with(|engine| engine.bus().clock_hz), 50_000_000);
 }
 
 /// Tests a tuning that is dropped at any moment. During its tuning procedure a controller treats

@@ -22,7 +22,8 @@ struct device { struct { int autosuspend_delay; } power; void *data; };
 struct dev_pm_ops { int (*suspend)(struct device *); int (*resume)(struct device *); };
 struct pci_dev { struct device dev; };
 struct request_queue;
-struct host { uint32_t number; struct pci_dev *pci; bool leaving, silent; int losses; };
+struct disk { mmcq_card card; };
+struct host { uint32_t number; struct pci_dev *pci; struct disk *disk; bool leaving, silent; int losses; };
 static void atomic_inc(int *value) { ++*value; }
 static void *dev_get_drvdata(struct device *device) { return device->data; }
 static void pm_runtime_set_autosuspend_delay(struct device *device, int ms) { device->power.autosuspend_delay = ms; }
@@ -46,8 +47,8 @@ const char *mmcq_error_name(int32_t code) { (void)code; return ""; }
 #include "power.c"
 
 static int wrong;
-static void sleeps(int32_t flush, int32_t close, int lost) {
-	struct host host = {};
+static void sleeps_with(struct disk *disk, int32_t flush, int32_t close, int lost) {
+	struct host host = { .disk = disk };
 	struct pci_dev pci = { .dev.data = &host };
 	host.pci = &pci;
 	flushed = flush;
@@ -60,9 +61,21 @@ static void sleeps(int32_t flush, int32_t close, int lost) {
 	}
 }
 
+static void sleeps(int32_t flush, int32_t close, int lost) {
+	struct disk disk = { .card.volatile_cache = 1 };
+	sleeps_with(&disk, flush, close, lost);
+}
+
 int main(void) {
+	struct disk without_cache = {};
 	for (int32_t code = MMCQ_E_MEMORY; code <= MMCQ_OK; code++)
 		sleeps(code, MMCQ_OK, code != MMCQ_OK && code != MMCQ_E_STATE);
+	/* A card without a cache has lost nothing when it was taken out, nor has no card. */
+	for (int32_t code = MMCQ_E_MEMORY; code <= MMCQ_OK; code++) {
+		int away = code == MMCQ_E_NO_CARD || code == MMCQ_E_REMOVED;
+		sleeps_with(&without_cache, code, MMCQ_OK, code != MMCQ_OK && code != MMCQ_E_STATE && !away);
+		sleeps_with(NULL, code, MMCQ_OK, code != MMCQ_OK && code != MMCQ_E_STATE && !away);
+	}
 	sleeps(MMCQ_OK, MMCQ_E_CACHE_LOST, 1);
 	sleeps(MMCQ_E_CRC, MMCQ_E_CACHE_LOST, 1);
 	/* The power-off notification has failed, or the library could not be closed. */

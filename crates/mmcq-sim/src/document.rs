@@ -49,8 +49,8 @@ impl Error {
     /// Returns the number of the line of `text` where the fault is, from 1; 1 if it has no place.
     #[must_use]
     pub fn line(&self, text: &str) -> usize {
-        let before = self.0.span.as_ref().and_then(|span| text.as_bytes().get(..span.start));
-        1 + before.unwrap_or_default().iter().filter(|byte| **byte == b'\n').count()
+        let start = self.0.span.as_ref().map_or(0, |span| span.start.min(text.len()));
+        1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count()
     }
 
     /// Sets the place of a fault that has none.
@@ -335,7 +335,7 @@ struct Entries<'t> {
     value: Option<Value<'t>>,
 }
 
-/// What is left of them.
+/// The entries or parts that are left.
 enum Left<'t> {
     Table(toml::map::Iter<'t, Spanned<Cow<'t, str>>, Spanned<DeValue<'t>>>),
     Span(std::iter::Zip<std::slice::Iter<'static, &'static str>, std::array::IntoIter<Value<'t>, 3>>),
@@ -442,8 +442,12 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
         seed.deserialize(self.value("newtype variant")?)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Error> {
-        de::Deserializer::deserialize_seq(self.value("tuple variant")?, visitor)
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
+        let value = self.value("tuple variant")?;
+        if value.values(&visitor)?.0.len() != len {
+            return Err(value.place(Error::new(format!("expected tuple with length {len}"), None)));
+        }
+        de::Deserializer::deserialize_seq(value, visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(

@@ -108,6 +108,8 @@ fn says_what_toml_says_of_a_fault_and_where() {
         "kind = { number = 3, pair = [1, 2] }",
         "kind = { number = \"x\" }",
         "kind = { pair = [1, \"x\"] }",
+        "kind = { pair = [1] }",
+        "kind = { pair = [1, 2, 3] }",
         "kind = { fields = { a = 1, b = 2 } }",
         "kind = { fields = {} }",
         "wrapped = true",

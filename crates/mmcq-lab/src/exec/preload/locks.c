@@ -11,12 +11,12 @@ static int open_of_server(uint32_t number, int flags) {
   return (int)call(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, 0, 0, 0);
 }
 
-/* Who looks for a lock or a place, and then takes it, is alone meanwhile. */
+/* A process that looks for a lock or a place, and then takes it, is alone meanwhile. */
 static void guard(void) {
   uint32_t me = (uint32_t)getpid(), holder = 0;
   for (int tries = 1; !atomic_compare_exchange_weak(&head->guard, &holder, me); holder = 0, tries++) {
     call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-    /* Who had it was killed. */
+    /* The process that had it was killed. */
     if (tries % 1024 == 0 && holder && kill((pid_t)holder, 0) && errno == ESRCH)
       atomic_compare_exchange_strong(&head->guard, &holder, 0);
   }
@@ -158,16 +158,21 @@ static int lock_record(int fd, const struct held *held, int command, struct floc
   if (make_absolute(fd, held, command != F_GETLK, &lock)) return -1;
   for (;;) {
     struct flock other = lock, none = lock;
-    /* The kernel waits for other processes, and finds those that wait for each other. */
-    if (command == F_SETLKW && lock_of_process(index, F_SETLKW, &other)) return -1;
     guard();
     result = lock.l_type == F_UNLCK || is_far(&lock) ? 0 : is_kept_out(-1, held, &other);
     int found = result > 0;
-    if (!result && command != F_SETLKW) result = lock_of_process(index, command, &other);
+    if (!result) result = lock_of_process(index, command == F_SETLKW ? F_SETLK : command, &other);
     unguard();
-    if (found && command == F_SETLKW) {
+    if (result < 0 && command == F_SETLKW && (errno == EAGAIN || errno == EACCES)) {
+      /* Another process has it. The kernel waits, and finds processes that wait for each other. */
+      if (lock_of_process(index, F_SETLKW, &none)) return -1;
+      guard();
+      result = is_kept_out(-1, held, &other);
+      found = result > 0;
+      unguard();
       none.l_type = F_UNLCK;
-      lock_of_process(index, F_SETLK, &none);
+      /* A description has taken a lock meanwhile. */
+      if (result) lock_of_process(index, F_SETLK, &none);
     }
     if (result < 0) return -1;
     if (command == F_GETLK) {

@@ -250,6 +250,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(done)
     }
 
+    /// Returns whether a transfer by stops may begin with the memory `segment` of `blocks` blocks.
+    fn begins_with(&self, segment: &Segment, blocks: u32) -> bool {
+        stops::fits(segment, blocks) && self.host.reaches(segment)
+    }
+
     /// Continues the resets of the CMD circuit and then of the DAT circuit, without waiting.
     /// Returns an error if they have not ended yet.
     fn finish_resets(&mut self) -> Result<(), StartError> {
@@ -327,13 +332,15 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
     #[inline(always)]
     fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         match (&self.open, direction) {
-            (Some(Open::Stops(stops)), _) => stops.takes(segment, blocks, direction),
+            (Some(Open::Stops(stops)), _) => {
+                stops.takes(segment, blocks, direction) && self.host.reaches(segment)
+            }
             (Some(Open::Carrier), Direction::Write) => true,
             (Some(_), _) => false,
-            (None, Direction::Read) => self.config.reads && stops::fits(segment, blocks),
+            (None, Direction::Read) => self.config.reads && self.begins_with(segment, blocks),
             (None, Direction::Write) => match self.config.writes {
                 OpenWrites::No => false,
-                OpenWrites::Gap => stops::fits(segment, blocks),
+                OpenWrites::Gap => self.begins_with(segment, blocks),
                 OpenWrites::Carrier => self.carrier.is_ready(),
             },
         }

@@ -260,7 +260,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Returns whether SDMA can reach the segment. Below version 4, or without 64-bit Addressing,
     /// SDMA addresses have 32 bits.
     #[inline(always)]
-    fn reaches(&self, segment: &Segment) -> bool {
+    pub(super) fn reaches(&self, segment: &Segment) -> bool {
         let wide = self.model.v4 && self.model.wide;
         segment.bus.checked_add(segment.len.into()).is_some_and(|end| wide || end <= 1 << 32)
     }

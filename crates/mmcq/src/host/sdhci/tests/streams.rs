@@ -164,3 +164,19 @@ fn a_carrier_has_the_registers_of_an_ordinary_phase() {
     assert!(expected.len() > 3);
     assert_eq!(log[..expected.len()], expected);
 }
+
+#[test]
+fn memory_that_sdma_does_not_reach_neither_opens_nor_continues_a_transfer() {
+    // A controller of version 3 with ADMA2 of 64 bits: its SDMA has addresses of 32 bits.
+    let config = StreamConfig::NONE.reads(true).writes(OpenWrites::Gap);
+    let (low, last, high) = (far(0x8000, 4096), far(0xffff_f000, 4096), far(1 << 32, 4096));
+    let fresh = Streams::new(ready(SdhciConfig::new()), config);
+    for direction in [Direction::Read, Direction::Write] {
+        assert!(fresh.goes_on_with(&low, 8, direction), "{direction:?}");
+        assert!(fresh.goes_on_with(&last, 8, direction), "{direction:?}");
+        assert!(!fresh.goes_on_with(&high, 8, direction), "{direction:?}");
+    }
+    let open = opened(Direction::Read);
+    assert!(open.goes_on_with(&low, 8, Direction::Read));
+    assert!(!open.goes_on_with(&high, 8, Direction::Read));
+}
