@@ -195,10 +195,10 @@ if os.fork() == 0:
     said = [lock(a, F_WRLCK, 990, 20), lock(own, F_WRLCK, 990, 20), lock(own, F_WRLCK, 300, 9), lock(own, F_WRLCK, 400, 9, fcntl.F_SETLK)]
     os.write(child[1], repr(said).encode()); os.read(parent[0], 1); os._exit(0)
 print(os.read(child[0], 999).decode(), lock(r, F_RDLCK, 308, 1), lock(b, F_WRLCK, 405, 1), lock(b, F_WRLCK, 301, 1, fcntl.F_SETLK))
-waits = [threading.Thread(target=lambda how=how, at=at: print(lock(a, F_WRLCK, at, 2, how))) for at, how in
+got = []; waits = [threading.Thread(target=lambda how=how, at=at: got.append(lock(a, F_WRLCK, at, 2, how))) for at, how in
          [(301, fcntl.F_OFD_SETLKW), (304, fcntl.F_SETLKW), (401, fcntl.F_OFD_SETLKW)]]
 for thread in waits: thread.start()
-os.close(parent[1]); [thread.join() for thread in waits]; os.wait(); print(lock(b, F_WRLCK, 302, 1), lock(b, F_WRLCK, 400, 1), lock(a, F_RDLCK, 990, 20))
+os.close(parent[1]); [thread.join() for thread in waits]; os.wait(); print(got, lock(b, F_WRLCK, 302, 1), lock(b, F_WRLCK, 400, 1), lock(a, F_RDLCK, 990, 20))
 os.close(a); print(lock(b, F_WRLCK, 0, 100), lock(w, F_WRLCK, 990, 5))",
     ] {
         std::fs::write(both.ours.path().join("program.py"), program).unwrap();
