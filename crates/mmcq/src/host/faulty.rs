@@ -26,7 +26,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use super::{Auto, BusOp, Cause, Direction, Done, Events, Fault, Host, Phase};
+use super::{Auto, BusOp, Cause, Direction, Done, Events, FastEnd, Fault, Host, Phase};
 use super::{Segment, Stage, StartError, Step};
 use crate::spec::command::Resp;
 use core::cell::Cell;
@@ -335,6 +335,40 @@ impl<H, const M: usize> Faulty<H, M> {
             self.card_irq_on = false;
         }
     }
+
+    /// Starts a phase by `start` of the wrapped driver, unless a fault strikes here.
+    fn begin(
+        &mut self,
+        phase: &Phase,
+        start: impl FnOnce(&mut H) -> Result<(), StartError>,
+    ) -> Result<(), StartError> {
+        self.forget();
+        match self.strike(Point::Start, |_| true) {
+            Some(Strike::Refused(error)) => return Err(error),
+            Some(Strike::Unsent) => self.unsent = true,
+            _ => start(&mut self.inner)?,
+        }
+        self.flip = None;
+        self.phase = Some(*phase);
+        Ok(())
+    }
+
+    /// Returns the events of the wrapped driver with the faults that strike them.
+    fn reported(&mut self, mut events: Events, segments: &[Segment]) -> Events {
+        if let Some(result) = events.phase.take() {
+            events.phase = self.ended(result, segments);
+        } else if let Some((asks, result)) = self.kept.take() {
+            match asks.checked_sub(1) {
+                None => events.phase = Some(result),
+                Some(left) => self.kept = Some((left, result)),
+            }
+        } else if core::mem::take(&mut self.unsent) {
+            let fault = Fault { cause: Cause::Timeout, stage: Stage::Command, response: None };
+            events.phase = Some(Err(fault));
+        }
+        self.asked(&mut events);
+        events
+    }
 }
 
 /// Returns whether this fault is possible at the end of this phase (a command with its response,
@@ -405,32 +439,22 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     }
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        self.forget();
-        match self.strike(Point::Start, |_| true) {
-            Some(Strike::Refused(error)) => return Err(error),
-            Some(Strike::Unsent) => self.unsent = true,
-            _ => self.inner.start(phase, segments, timeout_ns)?,
-        }
-        self.flip = None;
-        self.phase = Some(*phase);
-        Ok(())
+        self.begin(phase, |inner| inner.start(phase, segments, timeout_ns))
+    }
+
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.begin(phase, |inner| inner.start_fast(phase, segments, timeout_ns))
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
-        let mut events = self.inner.ack(segments);
-        if let Some(result) = events.phase.take() {
-            events.phase = self.ended(result, segments);
-        } else if let Some((asks, result)) = self.kept.take() {
-            match asks.checked_sub(1) {
-                None => events.phase = Some(result),
-                Some(left) => self.kept = Some((left, result)),
-            }
-        } else if core::mem::take(&mut self.unsent) {
-            let fault = Fault { cause: Cause::Timeout, stage: Stage::Command, response: None };
-            events.phase = Some(Err(fault));
-        }
-        self.asked(&mut events);
-        events
+        let events = self.inner.ack(segments);
+        self.reported(events, segments)
+    }
+
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
+        let stops = self.phase.is_some_and(|phase| phase.auto == Auto::Stop);
+        let events = self.inner.ack_fast(segments).map_or_else(|events| events, |end| end.events(stops));
+        self.reported(events, segments).in_short()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
