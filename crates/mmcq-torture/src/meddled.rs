@@ -44,6 +44,20 @@ impl<H: Host> Meddled<H> {
         let _ = self.host.command_hangs();
         true
     }
+
+    /// Makes the further calls after an `ack`, and a second `ack` if the phase has not ended.
+    /// Returns the events of both.
+    fn meddled(&mut self, mut events: Events, segments: &[Segment]) -> Events {
+        if self.meddle() && events.phase.is_none() {
+            let more = self.host.ack(segments);
+            events.phase = more.phase;
+            events.card_irq |= more.card_irq;
+            events.presence |= more.presence;
+            events.retune |= more.retune;
+            events.acknowledged |= more.acknowledged;
+        }
+        events
+    }
 }
 
 // SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged. The
@@ -67,22 +81,18 @@ unsafe impl<H: Host> Host for Meddled<H> {
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
-        let mut events = self.host.ack(segments);
-        if self.meddle() && events.phase.is_none() {
-            let more = self.host.ack(segments);
-            events.phase = more.phase;
-            events.card_irq |= more.card_irq;
-            events.presence |= more.presence;
-            events.retune |= more.retune;
-            events.acknowledged |= more.acknowledged;
-        }
-        events
+        let events = self.host.ack(segments);
+        self.meddled(events, segments)
     }
 
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
-        let end = self.host.ack_fast(segments);
-        self.meddle();
-        end
+        match self.host.ack_fast(segments) {
+            Err(events) => Err(self.meddled(events, segments)),
+            end => {
+                self.meddle();
+                end
+            }
+        }
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
