@@ -394,6 +394,36 @@ fn a_rest_closes_the_transfer_before_the_clock_stops() {
     }
 }
 
+/// Checks that a card's rest counts from the end of the last request that continued a transfer, not
+/// from an earlier one: with pauses a little shorter than the rest, the run goes on.
+#[test]
+fn a_rest_counts_from_the_last_continued_request() {
+    static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: 5 * MS });
+    for writes in WAYS {
+        let options = Options::DEFAULT.upkeep(&CLOCK_OFF);
+        let card = timed::card(&timed::profile("sdhc-16g-hs"));
+        let (rig, found) = Rig::built(card, writes, SdhciConfig::GENERIC_4_20, 200).up(options);
+        let mut keeper = Keeper::new(&rig, found, options);
+        for (index, write) in [(25, true), (18, false)] {
+            let before = rig.commands(index);
+            for n in 0..40 {
+                match write {
+                    true => keeper.write(n),
+                    false => keeper.read(n),
+                }
+                keeper.pause(4 * MS);
+                assert_ne!(rig.model.borrow().bus().clock_hz, 0, "{writes:?}, CMD{index}, request {n}");
+            }
+            let opened = rig.commands(index) - before;
+            assert!(opened < 10, "{writes:?}: {opened} of CMD{index} in 40 requests");
+            keeper.pause(300 * MS);
+            assert_eq!(rig.model.borrow().bus().clock_hz, 0, "{writes:?}, after CMD{index}");
+        }
+        timed::checked(&rig.memory, &rig.model);
+        assert_eq!(rig.faults(), 0, "{writes:?}");
+    }
+}
+
 /// Checks a suspend while a transfer is open: the transfer is closed and the writes are on the
 /// medium before the engine is idle. After the resume the run goes on.
 #[test]
