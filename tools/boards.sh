@@ -40,7 +40,7 @@
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). The
 # ordinary toolchain builds boards/pc, bare-target.sh builds the others. BOARDS_TIMEOUT: seconds
-# that a run may take, 120 if it is not set.
+# that a run may take, 600 if it is not set.
 set -euo pipefail
 cd "$(dirname "$0")/../boards"
 tools=$PWD/../tools
@@ -53,7 +53,7 @@ case ${1:-} in
 esac
 short=''
 [ "${1:-}" != --short ] || short=1
-limit_s=${BOARDS_TIMEOUT:-120}
+limit_s=${BOARDS_TIMEOUT:-600}
 qemu_x86=qemu-system-x86_64
 if [ "${1:-}" = --emmc ]; then
   "$tools/install-qemu11.sh"
