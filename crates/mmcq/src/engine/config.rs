@@ -2,7 +2,7 @@
 
 use super::erase::Erasing;
 use super::recover::RecoveryStep;
-pub use super::stream::Close;
+pub use super::runs::Close;
 use crate::sched::slot_set::SlotSet;
 use crate::spec::command::sd::Extension;
 use crate::spec::quirks::Quirks;

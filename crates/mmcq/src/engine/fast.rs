@@ -13,19 +13,16 @@
 //! ends in the same short way, if no other request waits. The transfer then stays open.
 
 use super::blockers::{DRIVEN, LEFT_OPEN};
-use super::bus::{Bus, COMMAND_TIMEOUT_NS};
-use super::card::Card;
-use super::lane::Lane;
+use super::bus::COMMAND_TIMEOUT_NS;
 use super::order::Order;
 use super::phases::Stage;
 use super::record::Record;
-use super::recover::Incident;
 use super::runs::{End, Open};
 use super::slot::{NONE, Rules, Slots};
 use super::timers::later;
-use super::{BLOCK_BYTES, Config, Engine, Kind, Request, SlotId};
+use super::{BLOCK_BYTES, Engine, Kind, Request, SlotId};
 use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
-use crate::sched::{Lanes, Profile};
+use crate::sched::Profile;
 use crate::spec::response::R1;
 
 /// Kinds of work on the bus whose end the fast path may handle, instead of the general path with
@@ -88,25 +85,6 @@ impl<const N: usize> Slots<N> {
         self.note_mapped(index);
         record.request_accepted();
         Some((SlotId { index, generation }, segment))
-    }
-}
-
-impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a transfer may be left open after a request of this direction with these
-    /// blocks, which end before block `end`.
-    #[inline(always)]
-    fn may_stay_open<H: Host>(
-        &self,
-        bus: &Bus<H>,
-        card: &Card,
-        (config, incident): (&Config, &Incident),
-        (direction, blocks, end): (Direction, u32, u64),
-    ) -> bool {
-        // A transfer up to the card's last block is closed there.
-        self.fast_limits().fits(direction, blocks, end.wrapping_add(1))
-            && self.streams().can_continue(bus.host(), config, incident)
-            && !bus.wire().is_doubted()
-            && !(H::CARD_IRQ && card.functions().is_heard())
     }
 }
 

@@ -14,8 +14,8 @@
 
 // Read first: `turn.rs` (the loop, and every entry), `slot.rs` (a request's life), `order.rs`
 // (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (other requests),
-// `concurrent.rs` (commands during a transfer's data), `stream.rs` (transfers that stay open),
-// `recover/` (failures) and `bus/` (the phase that the controller has).
+// `concurrent.rs` (commands during a transfer's data), `continuation.rs` and `stream.rs` (transfers
+// that stay open), `recover/` (failures) and `bus/` (the phase that the controller has).
 
 mod area;
 mod batch;
@@ -29,6 +29,7 @@ mod card;
 mod chains;
 mod concurrent;
 mod config;
+mod continuation;
 mod control;
 mod deadline;
 mod durability;
@@ -96,8 +97,8 @@ use recover::Incident;
 pub use recover::{Handshake, ServiceRequest};
 pub use recover::{RecoveryEvent, RecoveryStep};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
+pub use runs::Close;
 use slot::{Slots, State, bits};
-pub use stream::Close;
 use supervisor::Supervisor;
 use timers::Timers;
 

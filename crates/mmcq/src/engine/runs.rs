@@ -5,6 +5,52 @@ use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
 use crate::host::Direction;
 
+/// Reasons to close an open transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The next request does not continue the open transfer.
+    Break,
+    /// The next request is a flush, or another request that is not a read or write.
+    Barrier,
+    /// No request continued the open transfer in the time for which it was kept open.
+    Idle,
+    /// No request was known that might continue the open transfer (CMD18 or CMD25).
+    End,
+    /// The transfer has reached the end of the card.
+    Edge,
+    /// An open transfer is closed because the platform has suspended or halted the engine.
+    Stop,
+    /// The transfer is closed because the controller has asked for a new tuning.
+    Retune,
+    /// The host failed to continue the open transfer (with data but without a new command).
+    Fault,
+    /// Writes of the transfer are complete, and their status has been missing for the longest
+    /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
+    Owed,
+    /// The host cannot continue the transfer with the next request's memory, or its length.
+    Memory,
+}
+
+impl Close {
+    /// Number of reasons to close (end by CMD12) an open transfer.
+    pub const COUNT: usize = 10;
+
+    /// All reasons to close an open transfer, in the order of
+    /// [`Stats::closed`](super::Stats::closed).
+    pub const ALL: [Close; Self::COUNT] = [
+        Close::Break,
+        Close::Barrier,
+        Close::Idle,
+        Close::End,
+        Close::Edge,
+        Close::Stop,
+        Close::Retune,
+        Close::Fault,
+        Close::Owed,
+        Close::Memory,
+    ];
+}
+
 /// A transfer that was not ended on the card: a further request may continue it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
