@@ -4,38 +4,14 @@
 // files unpack FOLDER COUNT: makes COUNT files of 1 to 32 KiB (as many from 1 to 2 KiB as from 16 to 32), 50 in a folder, and syncs, as a program that unpacks a source does.
 // files read FOLDER COUNT JOBS: reads these files, compares each byte, one after the other in the order of their making; each of JOBS processes has every JOBSth folder.
 #define _GNU_SOURCE
-#include <errno.h>
+#include "program.h"
 #include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, TABLE_PAGES = 4096, JOURNAL_PAGES = 64, FILE_MAX = 32 << 10, IN_A_FOLDER = 50 };
 static char memory[2 * FILE_MAX], back[FILE_MAX];
-
-static void die(const char *what) {
-  fprintf(stderr, "files: %s: %s\n", what, strerror(errno));
-  exit(1);
-}
-
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * UINT64_C(1000000000) + t.tv_nsec;
-}
-
-static uint64_t shuffled(uint64_t *state) {
-  // SplitMix64.
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return z ^ z >> 31;
-}
 
 static int opened(const char *folder, const char *name, int flags) {
   char path[256];

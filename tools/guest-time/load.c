@@ -5,19 +5,14 @@
 // counts as its latency: the job sleeps, as if it had a core of its own. The rate is that of the steady state: from a quarter to seven eighths of all
 // requests. Writes with :dsync are durable each (O_DSYNC), with :fdatasync each is followed by that call, which counts to its latency; both at depth 1. One line of JSON; marks for the plugin's counters stand around the load, if there is the driver that sets them.
 #define _GNU_SOURCE
-#include <errno.h>
+#include "program.h"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 struct shared {
@@ -28,17 +23,6 @@ static struct shared *shared;
 static uint64_t bytes, depth, jobs, requests, region, before_ns;
 static bool writes, is_random, one_by_one, syncs;
 static int open_flags = O_DIRECT;
-
-static void die(const char *what) {
-  fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
-  exit(1);
-}
-
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * UINT64_C(1000000000) + t.tv_nsec;
-}
 
 static uint64_t number(const char *text, const char *name) {
   char *end;
@@ -79,14 +63,6 @@ static uint64_t block_stat(const char *device, int field) {
   uint64_t value = 0;
   for (int i = 0; i <= field; i++) value = strtoull(at, &at, 10);
   return value;
-}
-
-static uint64_t shuffled(uint64_t *state) {
-  // SplitMix64.
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return z ^ z >> 31;
 }
 
 static void ended(uint64_t begun_ns, uint64_t now) {

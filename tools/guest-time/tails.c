@@ -6,19 +6,14 @@
 // waits without a bound. One line: the reads that ended in the MS and all that began; the latencies of all, then of those that began in the second half (bfq prefers a
 // program that has just begun to read); and what reached the disk in the MS, by Linux's own count.
 #define _GNU_SOURCE
-#include <errno.h>
+#include "program.h"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { READ_BYTES = 4096, WRITE_BYTES = 64 << 10, DEPTH = 8, LEAD_MS = 1000, READS_MAX = 1 << 20 };
@@ -30,31 +25,12 @@ struct shared {
 };
 static struct shared *shared;
 
-static void die(const char *what) {
-  fprintf(stderr, "tails: %s: %s\n", what, strerror(errno));
-  exit(1);
-}
-
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * UINT64_C(1000000000) + t.tv_nsec;
-}
-
 static void wait_ms(uint64_t ms) {
   struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
   while (nanosleep(&t, &t) && errno == EINTR) {}
 }
 
 static bool is_over(void) { return __atomic_load_n(&shared->over, __ATOMIC_SEQ_CST); }
-
-static uint64_t shuffled(uint64_t *state) {
-  // SplitMix64.
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return z ^ z >> 31;
-}
 
 static char *memory_of(uint64_t bytes) {
   char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

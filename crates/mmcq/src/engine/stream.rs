@@ -343,8 +343,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().take_notice()
     }
 
-    /// Sets [`Config::stays_open`], and returns the setting before. The new setting takes effect
-    /// with the next transfer.
+    /// Sets [`Config::stays_open`](super::Config::stays_open), and returns the setting before. The
+    /// new setting takes effect with the next transfer.
     pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen {
         core::mem::replace(&mut self.config.stays_open, stays_open)
     }
