@@ -39,7 +39,7 @@ if [ -n "$offset" ]; then
   CARGO_TARGET_DIR+=-kasan
   own+='|__asan_(load|store)(1|2|4|8|16|N)_noabort|__asan_handle_no_return'
 fi
-(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb,rtsx \
+(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb,rtsx,reads-first \
   --target "$RUST_TARGET" -Zbuild-std=core)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -24,11 +24,22 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{Card, Family};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Erasing, Error, Irreversible};
 use mmcq::host::{Direction, DmaError, Width};
-use mmcq::sched::Fifo;
 use mmcq::task::{Idle, Timer};
 
-pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
-pub(crate) type Device = BlockDevice<'static, (Its, Driver), SLOTS>;
+pub(crate) type Stack = mmcq::task::Stack<Parts, SLOTS>;
+pub(crate) type Device = BlockDevice<'static, Parts, SLOTS>;
+/// The scheduler of the library: requests in the order in which they come, or reads before writes.
+#[cfg(not(feature = "reads-first"))]
+type Scheduler = mmcq::sched::Fifo;
+#[cfg(not(feature = "reads-first"))]
+const SCHEDULER: Scheduler = mmcq::sched::Fifo;
+#[cfg(feature = "reads-first")]
+type Scheduler = mmcq::sched::ReadsFirst;
+#[cfg(feature = "reads-first")]
+const SCHEDULER: Scheduler = mmcq::sched::ReadsFirst::new();
+
+/// What the stack is made of: the lock of the platform, the driver, the scheduler.
+pub(crate) type Parts = (Its, Driver, Scheduler);
 
 /// Description of a card for the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,7 +157,7 @@ impl Place {
         self.events.begin();
         // SAFETY: no call reads the stack before the state is `OPEN`.
         let stack = unsafe { &mut *self.stack.get() };
-        Stack::write_to(stack, its, timer, driver, config, Fifo);
+        Stack::write_to(stack, its, timer, driver, config, SCHEDULER);
         self.state.store(OPEN, Ordering::Release);
         MMCQ_OK
     }

@@ -2,13 +2,13 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
+use crate::api::{HOSTS, Parts, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
 use crate::code::{
     self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_E_UNSUPPORTED, MMCQ_OK,
 };
 use crate::controller::{hears_card_irq, moves_by_cpu};
 use crate::held::Held;
-use crate::platform::{Its, mmcq_platform};
+use crate::platform::mmcq_platform;
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
@@ -42,8 +42,8 @@ pub struct mmcq_io_card {
     pub width: u8,
 }
 
-pub(crate) type Io = Function<'static, (Its, Driver), SLOTS>;
-type Interrupt = CardInterrupt<'static, (Its, Driver), SLOTS>;
+pub(crate) type Io = Function<'static, Parts, SLOTS>;
+type Interrupt = CardInterrupt<'static, Parts, SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
 /// The functions of one controller's I/O card. Accessed only while the lock of its stack is held.

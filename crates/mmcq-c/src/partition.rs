@@ -20,7 +20,7 @@ pub const MMCQ_GENERAL_1: u32 = 4;
 /// Value of `partition`: the fourth general purpose partition.
 pub const MMCQ_GENERAL_4: u32 = 7;
 
-type Partition = block::Partition<'static, (crate::platform::Its, crate::api::Driver), { crate::api::SLOTS }>;
+type Partition = block::Partition<'static, crate::api::Parts, { crate::api::SLOTS }>;
 
 fn area(partition: u32) -> Option<Area> {
     match partition {

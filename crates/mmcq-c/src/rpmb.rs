@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::api::{Driver, Place, SLOTS, Stack, alignment, open, patiently, wait};
+use crate::api::{Parts, Place, SLOTS, Stack, alignment, open, patiently, wait};
 use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_OK};
-use crate::platform::{Its, mmcq_platform};
+use crate::platform::mmcq_platform;
 use core::ptr::NonNull;
 use mmcq::engine::{DmaBuf, Error, Irreversible};
 use mmcq::host::Direction;
@@ -24,7 +24,7 @@ pub struct mmcq_rpmb {
     pub memory_bytes: u32,
 }
 
-type Area = Rpmb<'static, (Its, Driver), SLOTS>;
+type Area = Rpmb<'static, Parts, SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
 /// The arguments of an RPMB call, after the check that each needed pointer is there.

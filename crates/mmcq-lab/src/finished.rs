@@ -133,9 +133,7 @@ pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin
 fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
     match platform.stack.scheduler {
         _ if scene.setting.is_linux() => "mq-deadline",
-        Any::Fifo(_) => "fifo",
-        Any::Deadline(_) => "deadline",
-        Any::Fair(_) => "fair",
+        any => any.name(),
     }
 }
 

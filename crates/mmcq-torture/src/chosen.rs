@@ -1,6 +1,6 @@
 //! Schedulers of the random cases on an SDHCI: those of the stack, and two that may pick anything.
 
-use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, fair};
+use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, ReadsFirst, Waiting, deadline, fair};
 
 /// The scheduler of a case.
 #[expect(clippy::large_enum_variant, reason = "a machine has one")]
@@ -28,6 +28,7 @@ impl Chosen {
             2 => Some(Chosen::Any(Any::Fair(Fair::new(fair::FairConfig::DEFAULT)))),
             3 => Some(Chosen::Chance(seed)),
             4 => Some(Chosen::Newest),
+            5 => Some(Chosen::Any(Any::ReadsFirst(ReadsFirst::new()))),
             _ => None,
         }
     }

@@ -162,7 +162,8 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         1 => "by deadline",
         2 => "fair",
         3 => "any, by chance",
-        _ => "the newest first",
+        4 => "the newest first",
+        _ => "reads first",
     };
     let controller = match setup.host {
         Host::Sdhci if old_host => "SDHCI, version 3.00",

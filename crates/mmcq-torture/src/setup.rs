@@ -146,7 +146,8 @@ pub struct Setup {
     pub depth: u8,
     /// Whether the scheduler merges adjacent requests.
     pub merge: bool,
-    /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair, 3 any request by chance, 4 the newest.
+    /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair, 3 any request by chance, 4 the newest,
+    /// 5 reads first.
     pub scheduler: u8,
     /// Size in sectors of the window: the part of the card to which the requests go.
     pub window: u32,

@@ -131,7 +131,7 @@ pub fn with(mut case: Case) -> Case {
         number(&mut case, random);
     }
     if picks && case.setup.host == Host::Sdhci && !case.setup.bounce {
-        case.setup.scheduler = 3 + random.below(2) as u8;
+        case.setup.scheduler = 3 + random.below(3) as u8;
     }
     if tuned {
         case.setup.tuned = Some(Tuned::draw(random));

@@ -16,7 +16,9 @@ use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage,
     StartError, Step,
 };
-use mmcq::sched::{Any, Deadline, Fifo, Holds, Origin, Profile, Single, Whole, deadline::DeadlineConfig};
+use mmcq::sched::{
+    Any, Deadline, Fifo, Holds, Origin, Policy, Profile, ReadsFirst, Single, Whole, deadline::DeadlineConfig,
+};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,20 +28,20 @@ const BLOCKS: u64 = 256;
 const SLOTS: usize = 8;
 const MODES: [StaysOpen; 3] = [StaysOpen::WherePays, StaysOpen::Always, StaysOpen::Never];
 
-/// A profile with the scheduler first in, first out, and without the fast path.
-struct GeneralPath(Fifo);
+/// A profile with this scheduler, and without the fast path.
+struct GeneralPath<P = Fifo>(P);
 
-impl Profile for GeneralPath {
-    type Policy = Fifo;
+impl<P: Policy> Profile for GeneralPath<P> {
+    type Policy = P;
     type Tails = Whole;
     type Lanes = Single;
     const FAST: bool = false;
 
-    fn policy(&self) -> &Fifo {
+    fn policy(&self) -> &P {
         &self.0
     }
 
-    fn policy_mut(&mut self) -> &mut Fifo {
+    fn policy_mut(&mut self) -> &mut P {
         &mut self.0
     }
 }
@@ -264,9 +266,9 @@ impl<P: Profile, const CONSTANTS: u16> Side<P, CONSTANTS> {
 }
 
 /// Passes an event to both engines, and compares their results and all that is visible of them.
-fn alike<P: Profile, const CONSTANTS: u16>(
+fn alike<P: Profile, Q: Policy, const CONSTANTS: u16>(
     one: &mut Side<P, CONSTANTS>,
-    other: &mut Side<GeneralPath, CONSTANTS>,
+    other: &mut Side<GeneralPath<Q>, CONSTANTS>,
     step: Turn,
     ids: &[Option<SlotId>; SLOTS],
     now: u64,
@@ -278,21 +280,23 @@ fn alike<P: Profile, const CONSTANTS: u16>(
 }
 
 /// Compares the phases that two engines have started, and the content of their cards.
-fn alike_at_last<P: Profile, const CONSTANTS: u16>(
+fn alike_at_last<P: Profile, Q: Policy, const CONSTANTS: u16>(
     one: &Side<P, CONSTANTS>,
-    other: &Side<GeneralPath, CONSTANTS>,
+    other: &Side<GeneralPath<Q>, CONSTANTS>,
 ) {
     assert_eq!(one.host().started, other.host().started);
     assert_eq!(one.world.borrow().medium, other.world.borrow().medium);
     assert_eq!(other.host().fast, 0);
 }
 
-/// Passes random events to an engine with this scheduler and to one without the fast path, and
-/// compares them. Returns how many phases the first engine started by the fast path, and how many
-/// transfers it continued. `wide`: also with streams and every kind of busy.
-fn same<P: Profile, const CONSTANTS: u16>(
+/// Passes random events to an engine with the scheduler `policy` and to one with the scheduler
+/// `general` and without the fast path, and compares them. Returns how many phases the first engine
+/// started by the fast path, and how many transfers it continued. `wide`: also with streams and
+/// every kind of busy.
+fn same<P: Profile, Q: Policy, const CONSTANTS: u16>(
     u: &mut Unstructured<'_>,
     policy: P,
+    general: Q,
     wide: bool,
 ) -> Result<[u32; 2]> {
     let may_continue = CONSTANTS == OPEN;
@@ -319,7 +323,7 @@ fn same<P: Profile, const CONSTANTS: u16>(
     }
     let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
     let mut one = Side::<P, CONSTANTS>::new(caps, policy, config, protected, busy_polls);
-    let mut other = Side::<_, CONSTANTS>::new(caps, GeneralPath(Fifo), config, protected, busy_polls);
+    let mut other = Side::<_, CONSTANTS>::new(caps, GeneralPath(general), config, protected, busy_polls);
     // Clients that read or write on and on.
     let share = if may_continue { 2 } else { 1 };
     let (streams, mut next) = (wide && u.ratio(share, 3)?, [0, BLOCKS / 2]);
@@ -388,14 +392,14 @@ fn same<P: Profile, const CONSTANTS: u16>(
 fn both_paths_are_the_same() {
     // Input that has found an error: five slots were in use and the last waiting request was
     // already sent, but the fast path did not read the early R1.
-    let fifo = |u: &mut Unstructured<'_>| same::<_, SHUT>(u, Fifo, false).map(|_| ());
+    let fifo = |u: &mut Unstructured<'_>| same::<_, _, SHUT>(u, Fifo, Fifo, false).map(|_| ());
     arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();
     // Input that has found an error: in the middle of a transfer without CMD23, the card got new
     // parameters with CMD23.
     arbtest::arbtest(fifo).seed(0x9c49_3246_0000_1000).run();
     let mut fast = 0;
     fuzz::fuzz("both_paths_are_the_same", 4_000, |u| {
-        fast += same::<_, SHUT>(u, Fifo, true)?[0];
+        fast += same::<_, _, SHUT>(u, Fifo, Fifo, true)?[0];
         Ok(())
     });
     assert!(fast > 4_000, "the fast path was taken {fast} times");
@@ -407,12 +411,29 @@ fn both_paths_are_the_same() {
 fn what_is_known_late_leads_to_the_same_path() {
     let (mut fast, mut continued) = ([0; 2], 0);
     fuzz::fuzz("what_is_known_late_leads_to_the_same_path", 2_000, |u| {
-        fast[0] += same::<_, SHUT>(u, Any::<8>::Fifo(Fifo), true)?[0];
-        let [phases, on] = same::<_, OPEN>(u, Fifo, true)?;
+        fast[0] += same::<_, _, SHUT>(u, Any::<8>::Fifo(Fifo), Fifo, true)?[0];
+        let [phases, on] = same::<_, _, OPEN>(u, Fifo, Fifo, true)?;
         (fast[1], continued) = (fast[1] + phases, continued + on);
         Ok(())
     });
     assert!(continued > 100, "{continued} transfers were continued");
+    assert!(fast.iter().all(|count| *count > 500), "the fast path was taken {fast:?} times");
+}
+
+/// Tests that a scheduler which sends reads before older writes makes the same choices on both
+/// paths, and that the fast path is taken with it.
+#[test]
+fn reads_go_before_writes_on_both_paths() {
+    let (first, mut fast) = (ReadsFirst::new(), [0; 2]);
+    // Input that has found an error: the fast path took a write that a read then went before for
+    // the next request of a stream.
+    let shut = |u: &mut Unstructured<'_>| same::<_, _, SHUT>(u, first, first, true).map(|_| ());
+    arbtest::arbtest(shut).seed(0x9945_8d63_0000_1000).run();
+    fuzz::fuzz("reads_go_before_writes_on_both_paths", 2_000, |u| {
+        fast[0] += same::<_, _, SHUT>(u, first, first, true)?[0];
+        fast[1] += same::<_, _, OPEN>(u, first, first, true)?[0];
+        Ok(())
+    });
     assert!(fast.iter().all(|count| *count > 500), "the fast path was taken {fast:?} times");
 }
 

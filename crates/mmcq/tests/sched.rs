@@ -9,7 +9,9 @@ mod server;
 use crate::fuzz;
 use bounds::*;
 use mmcq::host::Direction::{self, Read, Write};
-use mmcq::sched::{Any, Choice, ConfigError, Deadline, Fair, Fifo, Origin, Policy, Waiting, deadline, fair};
+use mmcq::sched::{
+    Any, Choice, ConfigError, Deadline, Fair, Fifo, Origin, Policy, ReadsFirst, Waiting, deadline, fair,
+};
 use server::*;
 
 fn some_clients(r: &mut Random) -> Vec<Client> {
@@ -55,6 +57,12 @@ fn some_deadline(r: &mut Random) -> ([u64; 2], u8, u8, deadline::DeadlineConfig)
     )
 }
 
+/// Returns all schedulers in the order of [`Any::NAMES`], with these settings.
+fn all_of(deadline: deadline::DeadlineConfig, fair: fair::FairConfig) -> [Any; 4] {
+    let (deadline, fair) = (Deadline::new(deadline), Fair::new(fair));
+    [Any::Fifo(Fifo), Any::Deadline(deadline), Any::Fair(fair), Any::ReadsFirst(ReadsFirst::new())]
+}
+
 #[test]
 fn each_is_served_once_by_every_scheduler() {
     fuzz::fuzz("each_is_served_once_by_every_scheduler", 400, |u| {
@@ -63,7 +71,7 @@ fn each_is_served_once_by_every_scheduler() {
         let (clients, server) = (some_clients(r), some_server(r));
         let (_, _, _, deadline) = some_deadline(r);
         let (fair, _) = some_fair(r, &server);
-        let all = [Any::Fifo(Fifo), Any::Deadline(Deadline::new(deadline)), Any::Fair(Fair::new(fair))];
+        let all = all_of(deadline, fair);
         for (mut policy, name) in all.into_iter().zip(Any::NAMES) {
             assert_eq!(policy.name(), name);
             let log = serve(&mut policy, &clients, server, seed);
@@ -84,6 +92,8 @@ fn a_choice_at_run_time_is_the_same_scheduler() {
         assert!(direct == serve(&mut Any::Fair(Fair::new(config)), &clients, server, seed));
         let direct = serve(&mut Deadline::new(deadline), &clients, server, seed);
         assert!(direct == serve(&mut Any::<8>::Deadline(Deadline::new(deadline)), &clients, server, seed));
+        let direct = serve(&mut ReadsFirst::new(), &clients, server, seed);
+        assert!(direct == serve(&mut Any::<8>::ReadsFirst(ReadsFirst::new()), &clients, server, seed));
     }
 }
 
@@ -96,6 +106,40 @@ fn fifo_keeps_the_order() {
         assert_eq!(check_fifo(&serve(&mut Fifo, &clients, server, seed)), Ok(()), "{seed}");
         Ok(())
     });
+}
+
+#[test]
+fn reads_go_first_up_to_the_limit_of_each_write() {
+    let mut limited = 0;
+    fuzz::fuzz("reads_go_first_up_to_the_limit_of_each_write", 400, |u| {
+        let seed: u64 = u.arbitrary()?;
+        let r = &mut Random(seed);
+        let (clients, server) = (some_clients(r), some_server(r));
+        let checked = check_reads_first(&serve(&mut ReadsFirst::new(), &clients, server, seed));
+        limited += checked.unwrap_or_else(|e| panic!("{seed}: {e}"));
+        Ok(())
+    });
+    assert!(limited > 1000, "the limit has sent only {limited} writes");
+}
+
+/// Tests that a reader with one request at a time waits for at most one write, and that two reads
+/// of equal length go before each write of a writer if many reads wait.
+#[test]
+fn a_reader_waits_for_one_write_and_a_writer_for_two_reads() {
+    let writer = Client { writes: 100, think_ns: 1..=1, ..Client::reader(1, 16, 400, 8) };
+    let sent = |depth| {
+        let reader = Client { think_ns: 1..=1, ..Client::reader(0, depth, 400, 8) };
+        let log = serve(&mut ReadsFirst::new(), &[reader, writer.clone()], FAST, 1);
+        let ways = log.iter().filter_map(|event| match event {
+            Event::Sent(_, w, ..) => Some(if w.direction == Read { 'r' } else { 'w' }),
+            _ => None,
+        });
+        ways.collect::<String>()
+    };
+    let (one, many) = (sent(1), sent(16));
+    // Not counted: the beginning and the end, where only one of the two has requests.
+    assert!(one[20..600].contains("rwrwrw") && !one[20..600].contains("ww"), "{one}");
+    assert!(many[30..500].contains("rrwrrwrrw") && !many[30..500].contains("rrr"), "{many}");
 }
 
 #[test]
@@ -523,8 +567,7 @@ fn reports_in_any_order_leave_it_working() {
         let r = &mut Random(seed);
         let (_, _, _, deadline) = some_deadline(r);
         let (config, _) = some_fair(r, &FAST);
-        let all = [Any::Fifo(Fifo), Any::Deadline(Deadline::new(deadline)), Any::Fair(Fair::new(config))];
-        for mut policy in all {
+        for mut policy in all_of(deadline, config) {
             let far = [1, 1000, u64::MAX][r.below(3) as usize];
             let mut w = || Waiting {
                 index: r.below(64) as u8,

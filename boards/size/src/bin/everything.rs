@@ -18,7 +18,7 @@ use mmcq::engine::{
     CardParams, Config, DmaBuf, Engine, Erase, Error, Handshake, Irreversible, Kind, Request, SlotId,
 };
 use mmcq::host::{BusOp, CommandQueueHost, Host, pl181, rtsx, s3c_sdi, sdhci};
-use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, ReadsFirst, deadline, fair};
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{At, CardInterrupt, Chain, Function};
 use mmcq::spec::cid::Cid;
@@ -232,6 +232,7 @@ fn scheduled() -> Option<()> {
     let policy = match black_box(0) {
         0 => Any::<8>::Fifo(Fifo),
         1 => Any::Deadline(Deadline::new(config)),
+        2 => Any::ReadsFirst(ReadsFirst::new()),
         _ => Any::Fair(Fair::new(weights)),
     };
     let host = size::card_reader(black_box(rtsx::RtsxConfig::new(black_box(rtsx::Chip::Rts5249))))?.ok()?;

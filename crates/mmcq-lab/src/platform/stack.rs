@@ -9,13 +9,13 @@
 //! - `merging`: `"off"` sends each request alone.
 //! - `acknowledge`: with `"transferred"` a write is complete when its data are transferred, not
 //!   when the card has programmed them.
-//! - `scheduler`: `"fifo"` (the default), `"deadline"` or `"fair"`.
+//! - `scheduler`: `"fifo"` (the default), `"deadline"`, `"fair"` or `"reads-first"`.
 //! - `weights`: the weights of the fair scheduler by client, such as `[1, 4]`. The first job is
 //!   client 0. Clients without a weight have 1.
 
 use super::{Advance, PlatformError, Scheduler, error, unknown};
 use mmcq::engine::{Acknowledge, Config, StaysOpen};
-use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
+use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, ReadsFirst, deadline, fair};
 use toml::{Table, Value};
 
 /// Longest time in us that a transfer may stay open: an hour.
@@ -119,7 +119,7 @@ impl Stack {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
             Some(other) => {
-                let known = "\"fifo\", \"deadline\" or \"fair\"";
+                let known = "\"fifo\", \"deadline\", \"fair\" or \"reads-first\"";
                 let linux = ["none", "mq-deadline", "kyber", "bfq"];
                 let expected = match other.as_str().is_some_and(|name| linux.contains(&name)) {
                     true => &format!(
@@ -161,6 +161,7 @@ impl Stack {
                 Any::Fair(Fair::new(config))
             }
             "deadline" => Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT)),
+            "reads-first" => Any::ReadsFirst(ReadsFirst::new()),
             _ => Any::Fifo(Fifo),
         };
         Ok(Stack {
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_is_chosen_by_name() {
-        for name in ["fifo", "deadline", "fair"] {
+        for name in Any::NAMES {
             let platform = with(&[&format!("stack.scheduler={name}")]).unwrap();
             assert_eq!(platform.stack.scheduler.name(), name);
         }

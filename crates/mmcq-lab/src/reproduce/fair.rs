@@ -13,8 +13,9 @@ use crate::runner::{Run, RunError, Setting, run};
 pub const BOARDS: [&str; 2] = ["hsq-sprd", "stream-rtsx"];
 
 /// Name of each column of the table, with the changes of the board for it. The reader is client 1.
-const SCHEDULERS: [(&str, &[&str]); 5] = [
+const SCHEDULERS: [(&str, &[&str]); 6] = [
     ("fifo", &["stack.scheduler=fifo"]),
+    ("reads-first", &["stack.scheduler=reads-first"]),
     ("deadline", &["stack.scheduler=deadline"]),
     ("fair", &["stack.scheduler=fair"]),
     ("fair 4:1", &["stack.scheduler=fair", "stack.weights=[4, 1]"]),

@@ -23,6 +23,7 @@ impl Setting {
                 Any::Fifo(_) => "what continues a transfer goes in it",
                 Any::Deadline(_) => "reads before writes, upwards by address, until one expires",
                 Any::Fair(_) => "clients have turns",
+                Any::ReadsFirst(_) => "reads before writes, up to twice the blocks of a write",
             },
         };
         Rules { scheduler: linux, driver, flush }

@@ -22,7 +22,7 @@ use super::slot::{NONE, Rules, Slots};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Kind, Request, SlotId};
 use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
-use crate::sched::Profile;
+use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
 /// Kinds of work on the bus whose end the fast path may handle, instead of the general path with
@@ -249,7 +249,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
         let Some(run) = self.slots.at(head).kind().span() else { return false };
         let (direction, lba, blocks) = run;
-        if self.watch_new_stream(head, lba, now_ns)
+        // The scheduler may pick a read before an older write.
+        let picks = !P::Policy::IN_ORDER && direction == Direction::Write && self.slots.queued_reads() != 0;
+        if picks
+            || self.watch_new_stream(head, lba, now_ns)
             || !self.slots.is_lone(head)
             || self.timers.chore_is_due(now_ns)
         {

@@ -26,6 +26,7 @@ mod fifo;
 mod hold;
 pub(crate) mod packs;
 mod profile;
+pub mod reads_first;
 pub(crate) mod slot_set;
 pub(crate) mod tasks;
 
@@ -39,6 +40,7 @@ pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Hold, Pending, Run};
 pub use packs::{PackStats, Packing};
 pub use profile::{Chained, HostQueued, Lean, Packed, Profile, Prompt, Queued};
+pub use reads_first::ReadsFirst;
 pub use tasks::{Demotion, HostQueue, Lanes, SdTaskQueue, Single, SoftwareQueue, TaskStats};
 
 use crate::host::Direction;
@@ -95,8 +97,10 @@ pub trait Policy {
     /// Whether [`is_in_order`](Self::is_in_order) may return true.
     const MAY_BE_IN_ORDER: bool = Self::IN_ORDER;
 
-    /// Returns whether the next request is always the oldest, until the policy's settings change:
-    /// then the engine need not report requests.
+    /// Returns whether the next request is the oldest, unless that is a write and reads wait too.
+    /// The answer holds until the policy's settings change. The engine then calls
+    /// [`pick`](Self::pick) if the oldest is a write and reads wait, and need not call it at other
+    /// times, nor report requests that it sends without that call.
     fn is_in_order(&self) -> bool {
         Self::IN_ORDER
     }

@@ -50,6 +50,42 @@ pub fn check_fifo(log: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks the order of `sched::reads_first`, and its limit: while a write is the oldest request, the
+/// oldest read goes before it, until reads of twice the write's blocks have gone before it. Returns
+/// how many writes were sent because of the limit.
+pub fn check_reads_first(log: &[Event]) -> Result<u32, String> {
+    let mut waiting: Vec<(u32, Waiting)> = vec![];
+    let (mut passed, mut limited) = ((u32::MAX, 0), 0);
+    let mut passes = false;
+    for event in log {
+        match event {
+            Event::Arrived(id, w) => waiting.push((*id, *w)),
+            Event::Cancelled(id) => waiting.retain(|(other, _)| other != id),
+            Event::Idle(..) => return Err("idles".into()),
+            Event::Sent(id, sent, _, along) => {
+                if !along {
+                    let Some(&(oldest, w)) = waiting.first() else { return Err("none waits".into()) };
+                    if passed.0 != oldest {
+                        passed = (oldest, 0);
+                    }
+                    let read = waiting.iter().find(|(_, w)| w.direction == Read).map(|(id, _)| *id);
+                    passes = w.direction == Write && read.is_some() && passed.1 < 2 * w.blocks;
+                    limited += u32::from(w.direction == Write && read.is_some() && !passes);
+                    let expected = read.filter(|_| passes).unwrap_or(oldest);
+                    if *id != expected {
+                        return Err(format!("{id} was sent and not {expected}; {passed:?}"));
+                    }
+                }
+                if passes {
+                    passed.1 += sent.blocks;
+                }
+                waiting.retain(|(other, _)| other != id);
+            }
+        }
+    }
+    Ok(limited)
+}
+
 /// Checks the bound of `sched::deadline`: the number of transfers before an expired request.
 /// Returns how many requests the bound applied to.
 pub fn check_deadline(log: &[Event], expire_ns: [u64; 2], starved: u64, batch: u64) -> Result<u32, String> {
