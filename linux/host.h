@@ -195,6 +195,7 @@ void mmcq_ko_forbid_sleep(struct host *host);
 void mmcq_ko_stay_awake(struct host *host);
 void mmcq_ko_may_sleep(struct host *host);
 void mmcq_ko_wake_for(struct host *host, struct request_queue *queue);
+void mmcq_ko_shut(struct host *host);
 
 /* poll.c */
 void mmcq_ko_prepare_poll(struct host *host, struct mmcq_platform *platform);

@@ -356,6 +356,8 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 		goto no_irq;
 	}
 	host->irq = pci_irq_vector(pci, 0);
+	/* A line that other devices share would interrupt without end before the handler is there. */
+	set_line(host, false);
 	/* No look before the interrupt is there; the first one is scheduled below. */
 	host->leaving = true;
 	code = mmcq_ko_open(host);
@@ -373,6 +375,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 		code = mmcq_ko_close(host);
 		goto not_open;
 	}
+	set_line(host, true);
 	snprintf(name, sizeof(name), "%u", host->number);
 	host->debug = debugfs_create_file(name, 0444, debug_root, host, &state_fops);
 	WRITE_ONCE(host->leaving, false);
@@ -415,15 +418,10 @@ static void gone(struct pci_dev *pci)
 		clear_bit(host->number, &numbers);
 }
 
-/* Flushes the card's cache before the machine is switched off or restarts. */
+/* The machine is switched off or restarts. */
 static void shutdown(struct pci_dev *pci)
 {
-	struct host *host = pci_get_drvdata(pci);
-
-	WRITE_ONCE(host->leaving, true);
-	mmcq_ko_cancel_look(host);
-	if (host->disk && !host->disk->refuses)
-		mmcq_flush(host->number);
+	mmcq_ko_shut(pci_get_drvdata(pci));
 }
 
 static const struct pci_device_id no_ids[] = { {} };

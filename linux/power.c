@@ -90,17 +90,49 @@ static int32_t close_for_sleep(struct host *host)
 	return code;
 }
 
-static int suspend(struct device *device)
+/* Lets all requests end, flushes the card, notifies it of power-off, and closes the library.
+ * Requests that come later wait. */
+static int32_t stop(struct host *host)
 {
-	struct host *host = dev_get_drvdata(device);
+	int32_t code;
 
 	WRITE_ONCE(host->leaving, true);
 	mmcq_ko_cancel_look(host);
 	mmcq_ko_freeze(host);
-	close_for_sleep(host);
+	code = close_for_sleep(host);
 	/* An interrupt may have scheduled a look before. */
 	mmcq_ko_cancel_look(host);
-	return 0;
+	return code;
+}
+
+/* The machine is switched off or restarts: the card loses its supply, as in a sleep. */
+void mmcq_ko_shut(struct host *host)
+{
+	stop(host);
+}
+
+/* Goes on with a library that could not be closed. `enabled`: the events that interrupt. */
+static void go_on(struct host *host, u32 enabled)
+{
+	WRITE_ONCE(host->silent, false);
+	writel(enabled, host->registers + host->kind->enable);
+	mmcq_poll(host->number);
+}
+
+static int suspend(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+	u32 enabled;
+
+	mmcq_ko_listen(host);
+	enabled = readl(host->registers + host->kind->enable);
+	if (stop(host) != MMCQ_E_STATE)
+		return 0;
+	go_on(host, enabled);
+	WRITE_ONCE(host->leaving, false);
+	mmcq_ko_wake(host);
+	mmcq_ko_look_soon(host);
+	return -EBUSY;
 }
 
 static void open_again(struct host *host)
@@ -153,9 +185,7 @@ static int runtime_suspend(struct device *device)
 	if (code == MMCQ_E_STATE) {
 		/* The library is still open: the controller goes on. */
 		error = -EBUSY;
-		WRITE_ONCE(host->silent, false);
-		writel(enabled, host->registers + host->kind->enable);
-		mmcq_poll(host->number);
+		go_on(host, enabled);
 	}
 	blk_post_runtime_suspend(disk->gendisk->queue, error);
 	return error;

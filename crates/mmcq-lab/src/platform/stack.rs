@@ -233,7 +233,7 @@ mod tests {
         let fault = |changes: &[&str]| with(changes).unwrap_err();
         assert_eq!(
             fault(&["stack.scheduler=fare"]),
-            "platform hsq-sprd: stack.scheduler: \"fare\"; expected \"fifo\", \"deadline\" or \"fair\""
+            "platform hsq-sprd: stack.scheduler: \"fare\"; expected \"fifo\", \"deadline\", \"fair\" or \"reads-first\""
         );
         assert!(fault(&["stack.scheduler=bfq"]).contains("mmcq guest --scheduler"));
         assert_eq!(
