@@ -6,9 +6,11 @@
 #include "versions.h"
 
 /* Number of tries of a bring-up, and the pause between two tries in ms: a card answers only some
- * milliseconds after it was inserted. */
+ * milliseconds after it was inserted. FAILED_TRIES: number of tries that a card may answer and then
+ * fail; each pause after such a try is twice as long as the one before. */
 #define TRIES 20
 #define TRY_MS 50
+#define FAILED_TRIES 6
 /* Number of bring-ups after a sleep before the card counts as another one. */
 #define WAKE_TRIES 2
 /* Time in ms after which a request is sent again whose memory could not be mapped. */
@@ -54,8 +56,12 @@ static void done(struct mmcq_request *request, int32_t code)
 	struct pci_dev *pci = command->host->pci;
 	bool here;
 
-	if (request->op == MMCQ_FLUSH || code == MMCQ_E_CACHE_LOST)
+	if (request->op == MMCQ_FLUSH)
 		code = mmcq_ko_flushed(command->host, &((struct disk *)rq->q->queuedata)->told, code);
+	else if (code == MMCQ_E_CACHE_LOST)
+		/* Whoever wrote this knows now. The next flush of each disk reports the loss to the
+		 * users of earlier writes. */
+		atomic_inc(&command->host->losses);
 	mmcq_ko_note(command->host, code);
 	if (code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
@@ -277,16 +283,29 @@ void mmcq_ko_remove_disk(struct host *host)
 	put_disk(disk->gendisk);
 }
 
-static int32_t bring_up(struct host *host, struct mmcq_card *card)
+/* `fails_most`: number of tries in which the card may answer and then fail. */
+static int32_t bring_up(struct host *host, struct mmcq_card *card, int fails_most)
 {
 	int32_t code = MMCQ_E_NO_CARD;
-	int i;
+	int tries = 0, failed = 0;
 
-	/* MMCQ_E_STATE: another call, for the report in debugfs, say, is at the card's registers. */
-	for (i = 0; i < TRIES && (code == MMCQ_E_NO_CARD || code == MMCQ_E_STATE) && mmcq_card_present(host->number) == 1; i++) {
+	while (tries < TRIES && failed < fails_most && !READ_ONCE(host->leaving) && mmcq_card_present(host->number) == 1) {
 		code = mmcq_bring_up(host->number, card);
-		if (code == MMCQ_E_NO_CARD || code == MMCQ_E_STATE)
+		switch (code) {
+		/* Another try gives the same. */
+		case MMCQ_OK:
+		case MMCQ_E_UNSUPPORTED:
+		case MMCQ_E_MEMORY:
+			return code;
+		case MMCQ_E_NO_CARD:
+		/* Another call, for the report in debugfs, say, is at the card's registers. */
+		case MMCQ_E_STATE:
+			tries++;
 			msleep(TRY_MS);
+			break;
+		default:
+			msleep(TRY_MS << failed++);
+		}
 	}
 	return code;
 }
@@ -311,11 +330,11 @@ bool mmcq_ko_is_back(struct host *host)
 	for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
 		msleep(TRY_MS);
 	/* A disk whose card was out before has no blocks, and stays out: the look makes a new one. */
-	if (!get_capacity(disk->gendisk))
+	if (!get_capacity(disk->gendisk) || READ_ONCE(host->stopped))
 		return false;
 	/* Damage on the wires may also hide what the card can do, so that it looks like another one. */
 	for (i = 0; i < WAKE_TRIES; i++)
-		if (!bring_up(host, &card) && is_same(&card, disk)) {
+		if (!bring_up(host, &card, 1) && is_same(&card, disk)) {
 			/* Card events up to here came from the bring-up of this card, so no look is
 			 * needed. */
 			WRITE_ONCE(host->went, false);
@@ -353,11 +372,13 @@ static void card_came(struct host *host)
 	mmcq_ko_remove_disk(host);
 	/* All requests of the old disk have ended, and have set this once more. */
 	WRITE_ONCE(host->went, false);
-	code = bring_up(host, &card);
+	code = bring_up(host, &card, FAILED_TRIES);
 	if (code) {
 		dev_err(&host->pci->dev, "no card could be brought up: %s\n", mmcq_error_name(code));
 		return;
 	}
+	/* What an earlier card has lost does not concern this one, which has no writes yet. */
+	mmcq_flush(host->number);
 	dev_info(&host->pci->dev, "%s, %llu blocks, %u lines at %u Hz%s%s\n", card.emmc ? "eMMC" : "SD", card.blocks, card.width, card.clock_hz,
 		 card.volatile_cache ? ", with a cache" : "", card.read_only ? ", read-only" : "");
 	error = add_disk_of(host, &card);
@@ -388,6 +409,11 @@ static void look(struct host *host)
 	}
 	if (READ_ONCE(host->stopped))
 		return;
+	if (!host->listens) {
+		host->listens = true;
+		if (mmcq_card_present(host->number) != 1)
+			mmcq_bring_up(host->number, NULL);
+	}
 	if (mmcq_card_present(host->number) == 1 && (!host->disk || host->disk->refuses))
 		card_came(host);
 }

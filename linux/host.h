@@ -139,6 +139,11 @@ struct host {
 	/* Polled requests that have ended in an interrupt, and the work that completes them. */
 	struct llist_head ended;
 	struct work_struct complete;
+	/* The library was asked for the card since it was opened. Before, it leaves the interrupts of
+	 * the slot's switch off. */
+	bool listens;
+	/* When the library has given up the card last, in jiffies; 0: it has not. */
+	unsigned long died;
 	/* The controller is open in the library. It is not if it has not come back from a sleep. */
 	bool open;
 	/* Interrupt and timer are off, so a thread that waits must poll the controller. */

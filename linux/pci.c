@@ -23,6 +23,8 @@
 #define COMMAND 0x0e
 #define ASK_STATUS 13
 #define STATUS_LOOKS 8
+/* Least time in s between two bring-ups of a card that the library has given up. */
+#define DEAD_S 60
 /* Longest time in ms that an interrupt may take from the controller to a CPU. */
 #define LATE_IRQ_MS 4
 
@@ -38,6 +40,8 @@ MODULE_PARM_DESC(emmc_18, "the slots hold soldered eMMCs with 1.8 V signalling")
 
 /* The library's controller numbers that are in use, one bit each. */
 static unsigned long numbers;
+/* The controllers that no reset has stopped, by these numbers. */
+static const struct pci_dev *wild[MMCQ_HOSTS];
 static struct dentry *debug_root;
 
 /* ---- Functions that the library calls ---- */
@@ -119,6 +123,12 @@ void mmcq_ko_note(struct host *host, int32_t code)
 		pci_clear_master(host->pci);
 		dev_err(&host->pci->dev, "no reset stops the controller: all requests are refused until the driver is bound again\n");
 		break;
+	case MMCQ_E_DEAD:
+		/* The library has given the card up. A bring-up may help, but not again and again. */
+		if (host->died && time_before(jiffies, host->died + DEAD_S * HZ))
+			break;
+		host->died = jiffies ?: 1;
+		fallthrough;
 	case MMCQ_E_REMOVED:
 	case MMCQ_E_NO_CARD:
 	case MMCQ_E_CHANGED:
@@ -273,6 +283,7 @@ int32_t mmcq_ko_open(struct host *host)
 	code = host->kind->open(host, &platform);
 	if (!code)
 		host->open = true;
+	host->listens = false;
 	return code;
 }
 
@@ -298,7 +309,9 @@ int32_t mmcq_ko_close(struct host *host)
 	if (host->open)
 		code = mmcq_close(host->number);
 	host->open = code == MMCQ_E_STATE;
-	writel(0, host->registers + host->kind->enable);
+	/* If the library is still open, it may go on, and knows the register. */
+	if (!host->open)
+		writel(0, host->registers + host->kind->enable);
 	set_line(host, true);
 	if (code)
 		dev_warn(&host->pci->dev, "closed with %s\n", mmcq_error_name(code));
@@ -310,12 +323,15 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	struct device *device = &pci->dev;
 	struct host *host = devm_kzalloc(device, sizeof(*host), GFP_KERNEL);
 	const struct kind *kind = mmcq_ko_reader(pci) ?: &sdhci;
-	int error;
+	int error, i;
 	int32_t code = MMCQ_OK;
 	char name[8];
 
 	if (!host)
 		return -ENOMEM;
+	for (i = 0; i < MMCQ_HOSTS; i++)
+		if (wild[i] == pci)
+			return dev_err_probe(device, -EIO, "no reset has stopped the controller: the machine must restart\n");
 	host->pci = pci;
 	host->kind = kind;
 	error = pcim_enable_device(pci);
@@ -373,6 +389,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	if (error) {
 		dev_err(device, error == -EBUSY ? "the interrupt is another driver's\n" : "the interrupt cannot be had: %d\n", error);
 		code = mmcq_ko_close(host);
+		writel(0, host->registers + kind->enable);
 		goto not_open;
 	}
 	set_line(host, true);
@@ -405,6 +422,7 @@ static void gone(struct pci_dev *pci)
 	mmcq_ko_remove_disk(host);
 	mutex_unlock(&host->looking);
 	code = mmcq_ko_close(host);
+	writel(0, host->registers + host->kind->enable);
 	/* An interrupt may have scheduled a look before. */
 	mmcq_ko_cancel_look(host);
 	/* Its list is empty: all requests have ended. */
@@ -416,6 +434,9 @@ static void gone(struct pci_dev *pci)
 	pci_clear_master(pci);
 	if (code != MMCQ_E_STATE)
 		clear_bit(host->number, &numbers);
+	else if (__pci_reset_function_locked(pci))
+		/* Nothing has stopped it: it must not become a bus master again. */
+		wild[host->number] = pci;
 }
 
 /* The machine is switched off or restarts. */

@@ -11,6 +11,7 @@
  * the disk's queue keeps the controller awake meanwhile (mmcq_ko_stay_awake). For requests of the
  * queue the block layer does this: it sends no request to a controller that sleeps. */
 #include <linux/blk-pm.h>
+#include <linux/debugfs.h>
 #include <linux/pm_runtime.h>
 #include "host.h"
 
@@ -77,15 +78,26 @@ static bool may_lose(const struct host *host, int32_t code)
 	}
 }
 
+/* Flushes the card. Returns false if the flush may have lost writes; then the next flush of each
+ * disk reports a loss. */
+static bool flush(struct host *host)
+{
+	if (!may_lose(host, mmcq_flush(host->number)))
+		return true;
+	atomic_inc(&host->losses);
+	return false;
+}
+
 /* Flushes the card and closes the library, which forgets all else. If the flush fails, the last
  * writes may be lost; then the next flush reports a loss. A power-off notification that fails loses
  * nothing. */
 static int32_t close_for_sleep(struct host *host)
 {
-	int32_t flushed = mmcq_flush(host->number);
-	int32_t code = mmcq_ko_close(host);
+	int32_t code;
 
-	if (may_lose(host, flushed) || code == MMCQ_E_CACHE_LOST)
+	flush(host);
+	code = mmcq_ko_close(host);
+	if (code == MMCQ_E_CACHE_LOST)
 		atomic_inc(&host->losses);
 	return code;
 }
@@ -105,30 +117,39 @@ static int32_t stop(struct host *host)
 	return code;
 }
 
-/* The machine is switched off or restarts: the card loses its supply, as in a sleep. */
+/* The machine is switched off or restarts: the card loses its supply, as in a sleep. Programs still
+ * run, and must not read the state meanwhile. */
 void mmcq_ko_shut(struct host *host)
 {
+	debugfs_remove(host->debug);
+	host->debug = NULL;
+	WRITE_ONCE(host->leaving, true);
+	mmcq_ko_cancel_look(host);
+	if (host->disk)
+		mmcq_ko_remove_report(host->disk);
 	stop(host);
 }
 
-/* Goes on with a library that could not be closed. `enabled`: the events that interrupt. */
-static void go_on(struct host *host, u32 enabled)
+/* Goes on with a library that could not be closed. */
+static void go_on(struct host *host)
 {
 	WRITE_ONCE(host->silent, false);
-	writel(enabled, host->registers + host->kind->enable);
 	mmcq_poll(host->number);
 }
 
 static int suspend(struct device *device)
 {
 	struct host *host = dev_get_drvdata(device);
-	u32 enabled;
 
 	mmcq_ko_listen(host);
-	enabled = readl(host->registers + host->kind->enable);
 	if (stop(host) != MMCQ_E_STATE)
 		return 0;
-	go_on(host, enabled);
+	/* All requests are refused, and the controller is no bus master: it may sleep as it is. */
+	if (READ_ONCE(host->stopped)) {
+		writel(0, host->registers + host->kind->enable);
+		return 0;
+	}
+	go_on(host);
 	WRITE_ONCE(host->leaving, false);
 	mmcq_ko_wake(host);
 	mmcq_ko_look_soon(host);
@@ -139,6 +160,8 @@ static void open_again(struct host *host)
 {
 	int32_t code;
 
+	if (READ_ONCE(host->stopped))
+		return;
 	WRITE_ONCE(host->silent, false);
 	code = mmcq_ko_open(host);
 	if (code)
@@ -166,8 +189,6 @@ static int runtime_suspend(struct device *device)
 {
 	struct host *host = dev_get_drvdata(device);
 	struct disk *disk = host->disk;
-	int32_t code;
-	u32 enabled;
 	int error;
 
 	/* A polled request does not wait until the controller is awake, and so does not wake it. */
@@ -177,16 +198,17 @@ static int runtime_suspend(struct device *device)
 	if (error)
 		return error;
 	mmcq_ko_listen(host);
-	enabled = readl(host->registers + host->kind->enable);
 	/* The state file in debugfs reads the library. */
 	mutex_lock(&host->looking);
-	code = close_for_sleep(host);
-	mutex_unlock(&host->looking);
-	if (code == MMCQ_E_STATE) {
+	if (!flush(host)) {
+		/* The card keeps its supply: a later flush may write what this one has not. */
+		error = -EBUSY;
+	} else if (close_for_sleep(host) == MMCQ_E_STATE) {
 		/* The library is still open: the controller goes on. */
 		error = -EBUSY;
-		go_on(host, enabled);
+		go_on(host);
 	}
+	mutex_unlock(&host->looking);
 	blk_post_runtime_suspend(disk->gendisk->queue, error);
 	return error;
 }

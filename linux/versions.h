@@ -20,6 +20,10 @@ struct mmcq_ko_limits {
 	bool secure_erase;
 };
 
+/* Linux cuts a secure erase into pieces of this number of sectors. Erase groups are powers of two, so
+ * a piece is whole groups. */
+#define SECURE_ERASE_SECTORS (1u << 22)
+
 /* Makes a disk whose queue has these limits. */
 static inline struct gendisk *mmcq_ko_alloc_disk(struct blk_mq_tag_set *tags, const struct mmcq_ko_limits *limits, void *data)
 {
@@ -34,7 +38,7 @@ static inline struct gendisk *mmcq_ko_alloc_disk(struct blk_mq_tag_set *tags, co
 		.discard_granularity = limits->discard_blocks << 9,
 		.max_hw_discard_sectors = limits->discard_blocks ? UINT_MAX >> 9 : 0,
 		.max_write_zeroes_sectors = limits->zeroes ? UINT_MAX >> 9 : 0,
-		.max_secure_erase_sectors = limits->secure_erase ? UINT_MAX >> 9 : 0,
+		.max_secure_erase_sectors = limits->secure_erase ? SECURE_ERASE_SECTORS : 0,
 	};
 
 	return blk_mq_alloc_disk(tags, &all, data);
@@ -56,7 +60,7 @@ static inline struct gendisk *mmcq_ko_alloc_disk(struct blk_mq_tag_set *tags, co
 	queue->limits.discard_granularity = limits->discard_blocks << 9;
 	blk_queue_max_discard_sectors(queue, limits->discard_blocks ? UINT_MAX >> 9 : 0);
 	blk_queue_max_write_zeroes_sectors(queue, limits->zeroes ? UINT_MAX >> 9 : 0);
-	blk_queue_max_secure_erase_sectors(queue, limits->secure_erase ? UINT_MAX >> 9 : 0);
+	blk_queue_max_secure_erase_sectors(queue, limits->secure_erase ? SECURE_ERASE_SECTORS : 0);
 	return disk;
 #endif
 }

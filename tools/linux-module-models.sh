@@ -1,7 +1,8 @@
 #!/bin/bash
 # linux-module-models.sh: boots mmcq.ko (linux/) once in QEMU on two of the laboratory's controllers and cards (`mmcq device`), for what QEMU's own cards
 # have not: an eMMC with general purpose partitions, RPMB and secure erase; an SD card whose switch says that it is read-only; and faults of the wires
-# and a card that is out for a second, while disk, boot area and RPMB are at work. Ends with 2 where something is missing.
+# and a card that is out for a second, while disk, boot area and RPMB are at work; a card that comes after its controller was taken. At the end the
+# machine is switched off, which the eMMC must be told. Ends with 2 where something is missing.
 #
 # LINUX, APPEND: as for tools/linux-module.sh. MMCQ: a built program `mmcq`.
 set -euo pipefail
@@ -44,20 +45,27 @@ cat >"$work/faults" <<'LIST'
 2500 resp_crc
 5000 out 1000
 LIST
-serve emmc --card emmc-51-full --schedule "$work/faults" --hold
+serve emmc --card emmc-51-full --schedule "$work/faults" --hold --log "$work/emmc.bus"
 serve protected --card sdhc-16g-hs --read-only "$work/image"
+echo "0 out 15000" >"$work/out"
+serve late --card sdhc-16g-hs --schedule "$work/out" --hold
 timeout "${TIMEOUT_S:-$limit_s}" target/judges/qemu11/qemu-system-x86_64 -M q35,memory-backend=ram -object memory-backend-memfd,id=ram,size=$memory,share=on \
   -accel tcg -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" \
   -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests no_timer_check part=models sum=$sum ${APPEND:-}" "${devices[@]}" </dev/null |
   while IFS= read -r line; do
     echo "$line"
-    # The machine asks for the faults when it is ready for them.
-    case $line in *'now: faults'*) kill -HUP "${servers[0]}" ;; esac
+    # The machine says when it is ready for them.
+    case $line in
+      *'now: faults'*) kill -HUP "${servers[0]}" ;;
+      *'now: out'*) kill -HUP "${servers[2]}" ;;
+    esac
   done | tee "$work/said"
 grep -q '^module: end' "$work/said" || { say "the module has failed, see above"; exit 1; }
 for _ in $(seq 100); do kill -0 "${servers[@]}" 2>/dev/null || break; sleep 0.1; done
-for name in emmc protected; do
+for name in emmc protected late; do
   sed "s/^/mmcq device, $name: /" "$work/$name.said"
   grep -q '; 0 violations by the driver; 0 accesses to no memory' "$work/$name.said" || { say "the model found something wrong"; exit 1; }
 done
+# CMD6 that sets POWER_OFF_NOTIFICATION (byte 34) to POWER_OFF_LONG (2), and its CMD13.
+tail -n 20 "$work/emmc.bus" | grep -q "Command { index: 6, arg: $((0x03220200))," || { say "the eMMC was switched off without a notification"; exit 1; }
 cmp -s <(head -c 1M "$work/image" | md5sum | cut -c1-32) <(echo "$sum") || { say "the read-only card was written"; exit 1; }

@@ -7,7 +7,6 @@ use crate::platform::Platform;
 use crate::runner::Outcome;
 use crate::scene::{Loaded, Scene};
 use crate::why::{self, Phases};
-use mmcq::sched::Any;
 
 /// Returns fio's report of a run. Its date is virtual time, which begins in 1970.
 pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {

@@ -262,6 +262,13 @@ fn an_empty_slot_is_no_card() {
     let debounced = SdhciConfig::GENERIC_4_20.debounce_ns;
     rig.time.set(rig.model.borrow_mut().advance(debounced));
     assert_eq!(rig.bring_up(card::Options::DEFAULT), Err(Error::NoCard));
+    // From here on the controller tells of a card that comes.
+    assert!(!rig.model.borrow().irq());
+    let card = timed::card(&timed::profile("sdsc-1g"));
+    rig.model.borrow_mut().insert(card, rig.time.now());
+    let debounced = rig.time.now() + SdhciConfig::GENERIC_4_20.debounce_ns;
+    rig.time.set(rig.model.borrow_mut().advance(debounced));
+    assert!(rig.model.borrow().irq(), "no interrupt tells of the card");
 }
 
 /// Checks that two random writes in flight need no CMD13: the R1 of a write, which comes before its

@@ -392,7 +392,8 @@ impl Sdhci {
                 end_ns: now,
             });
         }
-        self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
+        // Without a clock nothing was on the line.
+        self.cmd.free_ns = if self.clocked() { beat.plus(N_RC_CLK).ns() } else { now };
         // Time of the line after the command: the response, or the wait for one, and the gap.
         if self.clocked() {
             let spent = match answer {

@@ -143,6 +143,8 @@ pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
     if session.asked(0, |host| host.present().into()) == 0 {
+        // Switches on the interrupts of the slot, which tell of a card that comes later.
+        session.lines(&[Line::Set(BusOp::PowerOff)]).await?;
         return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;

@@ -41,12 +41,14 @@ fn reset(rig: &mut Rig, bits: u8) {
 
 /// Checks that everything works again after the resets.
 fn assert_usable(rig: &mut Rig) {
+    let from_ns = rig.now;
     reset(rig, 2);
     reset(rig, 4);
     rig.w32(0x30, !0);
     let (buffer, _table) = start_read(rig);
     assert_eq!(rig.wait_for(CC | TC), CC | TC);
     assert!(buffer.take() == rig.card_bytes(0, 4096));
+    assert!(rig.now - from_ns < 100_000_000, "it takes {} ns", rig.now - from_ns);
 }
 
 #[test]
