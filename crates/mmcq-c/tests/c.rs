@@ -11,11 +11,12 @@ use mmcq_c::{
     mmcq_registers, mmcq_request, mmcq_rpmb, mmcq_rpmb_frames, mmcq_statistics, mmcq_step, mmcq_stm32,
     mmcq_usdhc,
 };
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const FEATURES: &str = "mmcq-c/rpmb,mmcq-c/rtsx,mmcq-c/usdhc,mmcq-c/stm32-sdmmc";
@@ -60,21 +61,30 @@ fn run(source: &str, with_library: bool, arguments: &[&str]) -> Output {
 
 /// Compiles a program of one file with this header before all others, and runs it.
 fn run_with(source: &str, header: &str, with_library: bool, arguments: &[&str]) -> Output {
+    Command::new(compiled(source, header, with_library)).args(arguments).output().unwrap()
+}
+
+/// Compiles a program of one file, once for all tests that run it. Returns the program's path.
+fn compiled(source: &str, header: &str, with_library: bool) -> PathBuf {
+    static PROGRAMS: Mutex<BTreeMap<PathBuf, Arc<OnceLock<()>>>> = Mutex::new(BTreeMap::new());
     let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
-    let program = profile_folder().join(format!("mmcq-c-{name}{}-{}", header.len(), arguments.join("-")));
-    let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c"]);
-    cc.args(["-Itests/fatfs", "-Itests/zephyr", "-Itests/freertos", "-o"]);
-    cc.arg(&program).args(["-DMMCQ_RTSX", "-DMMCQ_STM32_SDMMC", source]).current_dir(ROOT);
-    if !header.is_empty() {
-        cc.args(["-include", header]);
-    }
-    if with_library {
-        cc.arg(simulator()).args(["-lpthread", "-ldl", "-lm"]);
-    }
-    let compiled = cc.output().expect("a C compiler (`cc`, or what CC names)");
-    assert!(compiled.status.success(), "{source}: {}", String::from_utf8_lossy(&compiled.stderr));
-    Command::new(&program).args(arguments).output().unwrap()
+    let program = profile_folder().join(format!("mmcq-c-{name}{}", header.len()));
+    let once = PROGRAMS.lock().unwrap().entry(program.clone()).or_default().clone();
+    once.get_or_init(|| {
+        let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
+        cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c"]);
+        cc.args(["-Itests/fatfs", "-Itests/zephyr", "-Itests/freertos", "-o"]);
+        cc.arg(&program).args(["-DMMCQ_RTSX", "-DMMCQ_STM32_SDMMC", source]).current_dir(ROOT);
+        if !header.is_empty() {
+            cc.args(["-include", header]);
+        }
+        if with_library {
+            cc.arg(simulator()).args(["-lpthread", "-ldl", "-lm"]);
+        }
+        let compiled = cc.output().expect("a C compiler (`cc`, or what CC names)");
+        assert!(compiled.status.success(), "{source}: {}", String::from_utf8_lossy(&compiled.stderr));
+    });
+    program
 }
 
 fn text(output: &Output) -> String {
