@@ -2,7 +2,6 @@
 //! costs a build. Test programs that run alone are in `Cargo.toml`. `cargo test -p mmcq-lab --test
 //! all NAME` runs the tests with NAME in their path.
 
-#[cfg(target_os = "linux")]
 #[allow(dead_code, reason = "the simulator takes cases in other ways too")]
 #[path = "../../mmcq-sim/tests/cases.rs"]
 mod cases;

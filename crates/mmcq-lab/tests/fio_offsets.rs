@@ -7,6 +7,7 @@
 //! hexadecimal), `wF:OFFSET+LENGTH` (write), `sF` (fsync) or `dF` (fdatasync). At its end is `= `
 //! and the number of all steps, or `= any` for a job that ends at a fixed time.
 
+use crate::cases;
 use mmcq_lab::fio::offsets::extent;
 use mmcq_lab::fio::state::{Io, JobState, Next, Times};
 use mmcq_lab::fio::{Dir, System, expand, parse_command_line};
@@ -137,7 +138,7 @@ fn orders_of_the_installed_fio() {
         &["--loops=2", "--io_size=250k", "--norandommap", "--rwmixread=80", "--randrepeat=0 --randseed=123"],
         &["--fsync=5", "--number_ios=30", "--allrandrepeat=1", "--end_fsync=1"],
     ];
-    for case in 0..24usize {
+    for case in 0..cases::rounds(3, 24) as usize {
         let pick = |list: &'static [&str], by: usize| list[case * by % list.len()];
         let words: Vec<&str> = choices.iter().zip([1, 3, 3, 2, 1]).map(|(list, by)| pick(list, by)).collect();
         cases.push((if case % 3 == 0 { vec![262_144; 2] } else { vec![524_288] }, words.join(" ")));

@@ -27,6 +27,7 @@ fn quiet() -> &'static [Row] {
 }
 
 #[test]
+#[ignore = "a table of gigabytes: a minute"]
 fn hsq_before_is_fitted_and_after_is_predicted() {
     let rows = quiet();
     within_the_limit(rows);
@@ -55,6 +56,7 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
 /// Checks the stand-in's time from an interrupt to the next command: an old version of the model
 /// had 11.5 us, Linux's own code takes 5.0 us.
 #[test]
+#[ignore = "of the same table"]
 fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
     let rows = quiet();
     let meetings = hsq::meetings(rows);
@@ -169,6 +171,7 @@ fn streams() -> &'static [Row] {
 }
 
 #[test]
+#[ignore = "a benchmark of gigabytes: half a minute"]
 fn stream_before_is_fitted_and_the_patch_is_predicted() {
     let rows = streams();
     within_the_limit(rows);
@@ -187,6 +190,7 @@ fn stream_before_is_fitted_and_the_patch_is_predicted() {
 }
 
 #[test]
+#[ignore = "a benchmark of gigabytes: half a minute"]
 fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
     let rows = streams();
     let of = |cell: &str, setting| find(rows, &format!("latency: {cell}"), setting);
@@ -212,6 +216,7 @@ fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
 }
 
 #[test]
+#[ignore = "a benchmark of gigabytes: half a minute"]
 fn ours_streams_and_no_read_pays_for_it() {
     let rows = streams();
     let reads = STREAM.iter().filter(|cell| cell.contains("read"));
@@ -247,7 +252,7 @@ fn ours_streams_and_no_read_pays_for_it() {
 }
 
 #[test]
-#[ignore = "a benchmark of gigabytes: a quarter of a minute"]
+#[ignore = "of the same benchmark"]
 fn commands_of_a_stream_are_gone_and_not_hidden() {
     let rows = streams();
     let commands = |cell: &str, setting| find(rows, &format!("commands: {cell}"), setting).model;

@@ -87,8 +87,8 @@ fn each_fault_of_the_wire_once() {
     let mut wrong = Vec::new();
     let (mut tried, mut believed) = (0, 0);
     for (point, strike) in strikes {
-        let bytes = cases::some(4, (1..140).chain((140..6_000).step_by(41)));
-        let others = cases::some(2, 1..30);
+        let bytes = cases::some(8, (1..140).chain((140..6_000).step_by(41)));
+        let others = cases::some(4, 1..30);
         for nth in if point == Point::Exchange { bytes.collect() } else { Vec::from_iter(others) } {
             let habits = Habits {
                 response_bytes: 1 + (nth % 8) as u8,
@@ -116,7 +116,7 @@ fn each_fault_of_the_wire_once() {
             }
         }
     }
-    assert!(tried > cases::rounds(3, 1_500) && believed < 20, "{tried}, {believed} of them believed");
+    assert!(tried > cases::rounds(6, 1_500) && believed < 20, "{tried}, {believed} of them believed");
     assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
 }
 

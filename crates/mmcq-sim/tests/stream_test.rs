@@ -1,6 +1,7 @@
 //! Tests of the test of open transfers ([`stream_test`]): a right controller passes it, and each
 //! mistake of a controller fails it, with the case named.
 
+use crate::cases;
 use crate::open_mshc::{self, BOTH};
 use crate::open_sdhci::{self, memory};
 use crate::timed;
@@ -101,10 +102,10 @@ fn aligned() -> DmaBuf {
 
 #[test]
 fn a_right_sdhci_passes() {
-    let reads = on_sdhci(OpenWrites::No, Mistakes::NONE, StreamTest::reads, StreamTest::BLOCKS);
-    let gap = on_sdhci(OpenWrites::Gap, Mistakes::NONE, StreamTest::writes, StreamTest::BLOCKS);
-    let carrier = on_sdhci(OpenWrites::Carrier, Mistakes::NONE, StreamTest::writes, StreamTest::BLOCKS);
-    for (told, not_kept) in [(&reads, 2), (&gap, 2), (&carrier, 0)] {
+    let ways = [(OpenWrites::No, 2), (OpenWrites::Gap, 2), (OpenWrites::Carrier, 0)];
+    for (open_writes, not_kept) in cases::some(2, ways) {
+        let test = if open_writes == OpenWrites::No { StreamTest::reads } else { StreamTest::writes };
+        let told = on_sdhci(open_writes, Mistakes::NONE, test, StreamTest::BLOCKS);
         let verdict = told.verdict.unwrap();
         assert!(verdict.may_be_switched_on(), "{}", told.text());
         assert_eq!((verdict.not_kept, verdict.failed, verdict.left_out), (not_kept, 0, 0), "{}", told.text());
