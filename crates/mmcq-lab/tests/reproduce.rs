@@ -27,7 +27,6 @@ fn quiet() -> &'static [Row] {
 }
 
 #[test]
-#[ignore = "a table of gigabytes: a minute"]
 fn hsq_before_is_fitted_and_after_is_predicted() {
     let rows = quiet();
     within_the_limit(rows);
@@ -56,7 +55,6 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
 /// Checks the stand-in's time from an interrupt to the next command: an old version of the model
 /// had 11.5 us, Linux's own code takes 5.0 us.
 #[test]
-#[ignore = "of the same table"]
 fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
     let rows = quiet();
     let meetings = hsq::meetings(rows);
@@ -171,7 +169,6 @@ fn streams() -> &'static [Row] {
 }
 
 #[test]
-#[ignore = "a benchmark of gigabytes: half a minute"]
 fn stream_before_is_fitted_and_the_patch_is_predicted() {
     let rows = streams();
     within_the_limit(rows);
@@ -190,7 +187,6 @@ fn stream_before_is_fitted_and_the_patch_is_predicted() {
 }
 
 #[test]
-#[ignore = "a benchmark of gigabytes: half a minute"]
 fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
     let rows = streams();
     let of = |cell: &str, setting| find(rows, &format!("latency: {cell}"), setting);
@@ -216,7 +212,6 @@ fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
 }
 
 #[test]
-#[ignore = "a benchmark of gigabytes: half a minute"]
 fn ours_streams_and_no_read_pays_for_it() {
     let rows = streams();
     let reads = STREAM.iter().filter(|cell| cell.contains("read"));
@@ -252,7 +247,7 @@ fn ours_streams_and_no_read_pays_for_it() {
 }
 
 #[test]
-#[ignore = "of the same benchmark"]
+#[ignore = "a benchmark of gigabytes: a quarter of a minute"]
 fn commands_of_a_stream_are_gone_and_not_hidden() {
     let rows = streams();
     let commands = |cell: &str, setting| find(rows, &format!("commands: {cell}"), setting).model;
