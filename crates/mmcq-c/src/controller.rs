@@ -100,6 +100,7 @@ fn width(lines: u8) -> Option<mmcq::host::Width> {
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
+#[allow(clippy::useless_conversion, reason = "without features there is one kind of controller")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) -> i32 {
     let Some((place, timer)) = place(host) else { return MMCQ_E_ARGUMENT };
