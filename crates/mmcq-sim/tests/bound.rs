@@ -191,6 +191,26 @@ fn a_handle_may_be_made_before_its_card_comes() {
     assert_eq!(bench.run(early.read(8, buffer(1))).unwrap().0, Ok(1));
 }
 
+/// Checks that what a card lost when it was taken out is not reported as a loss of the next card:
+/// neither by the flush of a handle that was made for this card, nor by its durable write.
+#[test]
+fn the_next_card_has_lost_nothing() {
+    for (by, durable) in EVERY_WAY.into_iter().flat_map(|by| [(by, false), (by, true)]) {
+        let (bench, card, scratch) = up("emmc-51-full");
+        let stack = bench.stack();
+        let old = BlockDevice::new(stack);
+        assert_eq!(bench.run(old.write(8, buffer(8))).unwrap().0, Ok(8), "{by:?}");
+        let (found, scratch) = next_card(&bench, card, scratch, by, Some("hbg4a2"));
+        let _ = bench.run(enable_extended_ops(stack, &found, scratch)).unwrap();
+        let next = BlockDevice::new(stack);
+        if durable {
+            assert_eq!(bench.run(next.write_durable(8, buffer(1))).unwrap().0, Ok(1), "{by:?}");
+        }
+        assert_eq!(bench.run(next.flush()).unwrap(), Ok(()), "{by:?}");
+        assert_eq!(bench.run(old.flush()).unwrap(), Err(Error::Changed), "{by:?}");
+    }
+}
+
 /// Checks requests without a handle: they can be for whichever card is in the slot, or for one
 /// card.
 #[test]

@@ -107,13 +107,17 @@ impl Card {
 
     /// Records that a card with this identity (a number made from its CID and CSD) was brought up
     /// in the slot. If the identity differs from the last one, the card gets a new [`CardNumber`].
-    pub fn identify(&mut self, identity: u32) {
-        if !self.left && self.identity.is_some_and(|seen| seen != identity) {
+    /// Returns whether its number differs from that of the card before.
+    pub fn identify(&mut self, identity: u32) -> bool {
+        let differs = !self.left && self.identity.is_some_and(|seen| seen != identity);
+        let is_next = self.left || differs;
+        if differs {
             self.number = self.number.next();
         }
         (self.identity, self.left) = (Some(identity), false);
         // After a bring-up no function may interrupt yet.
         self.functions.hear(false);
+        is_next
     }
 
     /// Notes that the card has been taken out.

@@ -197,6 +197,11 @@ impl Durability {
         self.losses
     }
 
+    /// Clears the loss and the late error that the next flush would report. Their count stays.
+    pub fn forget_losses(&mut self) {
+        (self.lost, self.late) = (false, 0);
+    }
+
     /// Clears two facts: that the card's status must be read after writes, and the error of an
     /// earlier write. Called in firmware whose profile has no recovery, and so reports no lost
     /// writes.

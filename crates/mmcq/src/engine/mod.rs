@@ -411,9 +411,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.number_of(identity)
     }
 
-    /// Notes that bring-up has found a card with this identity.
+    /// Notes that bring-up has found a card with this identity. What a card before it has lost is
+    /// not reported as a loss of this one: only handles of the earlier card had written it, and they
+    /// get [`Error::Changed`].
     pub(crate) fn identify_card(&mut self, identity: u32) {
-        self.card.identify(identity);
+        if self.card.identify(identity) {
+            self.durability.forget_losses();
+        }
     }
 
     /// Returns the number of slots that are not free: requests whose completion was not taken, and
