@@ -442,7 +442,11 @@ static void gone(struct pci_dev *pci)
 /* The machine is switched off or restarts. */
 static void shutdown(struct pci_dev *pci)
 {
-	mmcq_ko_shut(pci_get_drvdata(pci));
+	struct host *host = pci_get_drvdata(pci);
+
+	debugfs_remove(host->debug);
+	host->debug = NULL;
+	mmcq_ko_shut(host);
 }
 
 static const struct pci_device_id no_ids[] = { {} };

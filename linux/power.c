@@ -11,7 +11,6 @@
  * the disk's queue keeps the controller awake meanwhile (mmcq_ko_stay_awake). For requests of the
  * queue the block layer does this: it sends no request to a controller that sleeps. */
 #include <linux/blk-pm.h>
-#include <linux/debugfs.h>
 #include <linux/pm_runtime.h>
 #include "host.h"
 
@@ -93,11 +92,10 @@ static bool flush(struct host *host)
  * nothing. */
 static int32_t close_for_sleep(struct host *host)
 {
-	int32_t code;
+	bool flushed = flush(host);
+	int32_t code = mmcq_ko_close(host);
 
-	flush(host);
-	code = mmcq_ko_close(host);
-	if (code == MMCQ_E_CACHE_LOST)
+	if (flushed && code == MMCQ_E_CACHE_LOST)
 		atomic_inc(&host->losses);
 	return code;
 }
@@ -118,11 +116,9 @@ static int32_t stop(struct host *host)
 }
 
 /* The machine is switched off or restarts: the card loses its supply, as in a sleep. Programs still
- * run, and must not read the state meanwhile. */
+ * run, and must not read the card's registers meanwhile. */
 void mmcq_ko_shut(struct host *host)
 {
-	debugfs_remove(host->debug);
-	host->debug = NULL;
 	WRITE_ONCE(host->leaving, true);
 	mmcq_ko_cancel_look(host);
 	if (host->disk)

@@ -7,6 +7,7 @@ use std::process::Command;
 /// What `linux/power.c` needs of the kernel, of `host.h` and of the library. The stand-ins do
 /// nothing; the flush and the close return what the test wants.
 const PROGRAM: &str = r#"
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,7 +24,12 @@ struct dev_pm_ops { int (*suspend)(struct device *); int (*resume)(struct device
 struct pci_dev { struct device dev; };
 struct request_queue;
 struct disk { mmcq_card card; };
-struct host { uint32_t number; struct pci_dev *pci; struct disk *disk; bool leaving, silent; int losses; };
+struct kind { uint16_t enable; };
+struct host {
+	uint32_t number; struct pci_dev *pci; const struct kind *kind; uint8_t *registers; struct disk *disk;
+	bool leaving, silent, stopped; int losses;
+};
+static void writel(uint32_t value, uint8_t *place) { *place = (uint8_t)value; }
 static void atomic_inc(int *value) { ++*value; }
 static void *dev_get_drvdata(struct device *device) { return device->data; }
 static void pm_runtime_set_autosuspend_delay(struct device *device, int ms) { device->power.autosuspend_delay = ms; }
@@ -39,6 +45,9 @@ void mmcq_ko_cancel_look(struct host *host) { (void)host; }
 void mmcq_ko_look_soon(struct host *host) { (void)host; }
 void mmcq_ko_freeze(struct host *host) { (void)host; }
 void mmcq_ko_wake(struct host *host) { (void)host; }
+void mmcq_ko_listen(struct host *host) { (void)host; }
+void mmcq_ko_remove_report(struct disk *disk) { (void)disk; }
+void mmcq_poll(uint32_t number) { (void)number; }
 int32_t mmcq_ko_open(struct host *host) { (void)host; return MMCQ_OK; }
 static int32_t flushed, closed;
 int32_t mmcq_flush(uint32_t number) { (void)number; return flushed; }
@@ -81,6 +90,21 @@ int main(void) {
 	/* The power-off notification has failed, or the library could not be closed. */
 	sleeps(MMCQ_OK, MMCQ_E_TIMEOUT, 0);
 	sleeps(MMCQ_OK, MMCQ_E_STATE, 0);
+	/* A library that could not be closed keeps the machine awake, unless its controller is cut off. */
+	for (int stopped = 0; stopped < 2; stopped++) {
+		static const struct kind kind = { 0 };
+		uint8_t enabled = 1;
+		struct host host = { .kind = &kind, .registers = &enabled, .stopped = stopped };
+		struct pci_dev pci = { .dev.data = &host };
+		host.pci = &pci;
+		flushed = MMCQ_OK;
+		closed = MMCQ_E_STATE;
+		int error = mmcq_ko_pm_ops.suspend(&pci.dev);
+		if ((error == 0) != stopped || enabled == stopped || (!stopped && (host.silent || host.leaving))) {
+			wrong = 1;
+			printf("stopped %d: suspend %d, interrupts %u\n", stopped, error, enabled);
+		}
+	}
 	return wrong;
 }
 "#;
