@@ -25,12 +25,14 @@ const HOLDS: u8 = 1 << 2;
 
 /// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
+/// Flag: a request that is bound to no card has changed blocks of this card.
+const UNBOUND: u8 = 1 << 4;
 
 /// State of the writes that were reported complete, and what they still need: a status of the card,
 /// a flush, or an error that the next flush must report. The description of the module explains each.
 #[derive(Debug)]
 pub(super) struct Durability {
-    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.
+    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`] and [`UNBOUND`], one bit each.
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
@@ -197,9 +199,19 @@ impl Durability {
         self.losses
     }
 
-    /// Clears the loss and the late error that the next flush would report. Their count stays.
-    pub fn forget_losses(&mut self) {
-        (self.lost, self.late) = (false, 0);
+    /// Notes that a request which is bound to no card changes blocks.
+    #[inline(always)]
+    pub fn note_unbound(&mut self) {
+        self.flags |= UNBOUND;
+    }
+
+    /// Notes that the next card is in the slot. What a card before it has lost is reported to a
+    /// client that is bound to no card, if one wrote there. All others get [`Error::Changed`](super::Error::Changed).
+    pub fn begin_card(&mut self) {
+        if self.flags & UNBOUND == 0 {
+            (self.lost, self.late) = (false, 0);
+        }
+        self.flags &= !UNBOUND;
     }
 
     /// Clears two facts: that the card's status must be read after writes, and the error of an

@@ -411,12 +411,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.number_of(identity)
     }
 
-    /// Notes that bring-up has found a card with this identity. What a card before it has lost is
-    /// not reported as a loss of this one: only handles of the earlier card had written it, and they
-    /// get [`Error::Changed`].
+    /// Notes that bring-up has found a card with this identity.
     pub(crate) fn identify_card(&mut self, identity: u32) {
         if self.card.identify(identity) {
-            self.durability.forget_losses();
+            self.durability.begin_card();
         }
     }
 

@@ -124,6 +124,20 @@ impl Kind {
         }
     }
 
+    /// Returns whether requests of this kind may change blocks of the card.
+    #[inline(always)]
+    pub(super) const fn changes_blocks(&self) -> bool {
+        !matches!(
+            self,
+            Kind::Read { .. }
+                | Kind::Flush
+                | Kind::Raw { .. }
+                | Kind::Io { .. }
+                | Kind::Bus(_)
+                | Kind::Pause { .. }
+        )
+    }
+
     /// Returns whether requests of this kind may be urgent: they are a part of recovery, and do not
     /// wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {

@@ -16,7 +16,7 @@ use super::slot::{NONE, Rules};
 use super::tail::Tail;
 use super::tasks::Turn;
 use super::timers::{NEVER, later};
-use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
+use super::{BLOCK_BYTES, CardNumber, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 use crate::sched::tasks::Why;
@@ -42,6 +42,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// request; a refused one is unchanged.
     #[inline(always)]
     pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
+        if P::RECOVERS && request.card == CardNumber::ANY && request.kind.changes_blocks() {
+            self.durability.note_unbound();
+        }
         if Self::FAST
             && let Some(id) = self.submit_fast(request, now_ns)
         {
