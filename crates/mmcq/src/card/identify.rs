@@ -1,14 +1,13 @@
 //! Identification: finds out which kind of card is in the slot [SD 4.2], [eMMC 6.4].
 
+use super::link::Link;
 use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
 use crate::engine::{Breach, CardParams, Error};
 use crate::host::{BusOp, Host, Timing, Width};
-use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
-use crate::task::Platform;
 
 /// Time without power, in nanoseconds. The supply must have fallen before it rises again, or a card
 /// keeps 1.8 V on its signal lines.
@@ -49,8 +48,8 @@ pub(super) trait Families {
 
     /// Brings the card from `idle` to `tran`. On failure `tried` is the timing whose switch failed,
     /// if there was one.
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed>;
@@ -76,8 +75,8 @@ impl Families for Any {
         found.identity()
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -102,8 +101,8 @@ impl Families for OnlySd {
         found.identity()
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -127,8 +126,8 @@ impl Families for OnlyEmmc {
         found.identity()
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -137,8 +136,8 @@ impl Families for OnlyEmmc {
 }
 
 /// Makes one try to bring up the card, from power-up on.
-pub(super) async fn once<F: Families, B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn once<F: Families, L: Link>(
+    session: &mut Session<L>,
     options: &Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
@@ -151,9 +150,7 @@ pub(super) async fn once<F: Families, B: Platform, const N: usize>(
 }
 
 /// Returns whether the card is an SD card; if so, whether it supports CMD8, and its OCR.
-async fn ask_sd<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-) -> Result<Option<(bool, Ocr)>, Failed> {
+async fn ask_sd<L: Link>(session: &mut Session<L>) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = knows_cmd8(session).await?;
     match ask_memory(session, v2).await? {
         Some(ocr) => Ok(Some((v2, ocr))),
@@ -164,9 +161,7 @@ async fn ask_sd<B: Platform, const N: usize>(
 }
 
 /// Sends CMD8. Returns whether the card responds, so that it has version 2.00 or later.
-pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-) -> Result<bool, Failed> {
+pub(super) async fn knows_cmd8<L: Link>(session: &mut Session<L>) -> Result<bool, Failed> {
     for _ in 0..QUESTIONS {
         match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
             Ok(response) => {
@@ -189,8 +184,8 @@ pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
 
 /// Sends an ACMD41 that only inquires. Returns the OCR of the card's memory, or `None` if no memory
 /// responds. `known`: the card has responded to CMD8.
-pub(super) async fn ask_memory<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn ask_memory<L: Link>(
+    session: &mut Session<L>,
     known: bool,
 ) -> Result<Option<Ocr>, Failed> {
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
@@ -207,13 +202,11 @@ pub(super) async fn ask_memory<B: Platform, const N: usize>(
 
 /// Switches power off and on (unless the session keeps the power on), and sets the bus for a card
 /// in its initial state.
-pub(super) async fn power_cycle<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-) -> Result<(), Failed> {
+pub(super) async fn power_cycle<L: Link>(session: &mut Session<L>) -> Result<(), Failed> {
     let slowest_hz = session.slowest_hz();
     let low = session.asked(0, |host| host.caps().signal18_fixed.into()) != 0;
     session.rca = 0;
-    let warm = B::Profile::RECOVERS && core::mem::take(&mut session.warm);
+    let warm = L::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {
         let cold = [
             Line::Set(BusOp::PowerOff),

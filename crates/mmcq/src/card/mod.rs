@@ -13,6 +13,7 @@ mod extended_ops;
 pub mod extension;
 mod identify;
 pub(crate) mod io;
+pub(crate) mod link;
 pub mod maintain;
 mod packed;
 pub mod partition;
@@ -31,13 +32,13 @@ mod upkeep;
 
 use crate::engine::{Breach, CardParams, DmaBuf, Error};
 use crate::host::{Timing, Width};
-use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
 use crate::task::{Platform, Stack};
 pub use emmc::Emmc;
 pub use extended_ops::enable_extended_ops;
 pub use io::{FunctionInfo, IoCard};
+use link::Link;
 pub use packed::enable_packed;
 use protect::LockOp;
 use quirk::Quirks;
@@ -72,7 +73,7 @@ pub struct Options {
     /// again: [`LockOp::Unlock`]. [`LockOp::ForceErase`] erases a card whose password is lost; but
     /// the [supervisor](supervise) never erases a card that it initialises again. Without this
     /// option bring-up of a locked card fails with [`Error::Locked`]. Lean firmware
-    /// ([`Profile::RECOVERS`]) unlocks no card.
+    /// ([`Profile::RECOVERS`](crate::sched::Profile::RECOVERS)) unlocks no card.
     pub unlock: Option<&'static LockOp<'static>>,
     /// Whether to enable an eMMC's volatile write cache; then only a flush makes data durable. The
     /// cache of an SD card stays off, since the card may be removed at any moment, unless
@@ -269,7 +270,7 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     }
     let mut session = Session::new(stack, scratch);
     stack.enter((), |engine| engine.set_card_params(None));
-    let result = attempts::<F, B, N>(&mut session, options, FRESH_STARTS).await.map_err(|Failed| {
+    let result = attempts::<F, _>(&mut session, options, FRESH_STARTS).await.map_err(|Failed| {
         // If something has responded, the error tells more.
         if session.heard_nothing() { Error::NoCard } else { session.error }
     });
@@ -295,29 +296,27 @@ const FRESH_STARTS: u32 = 3;
 const FRESH_START_NS: u64 = 1_000_000_000;
 
 /// Brings a card from power-up to `tran`, with at most `fresh` restarts.
-async fn attempts<F: identify::Families, B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn attempts<F: identify::Families, L: Link>(
+    session: &mut Session<L>,
     mut options: Options,
     mut fresh: u32,
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
-    let until_ns = session.stack.now_ns().saturating_add(FRESH_START_NS);
+    let until_ns = session.link.now_ns().saturating_add(FRESH_START_NS);
     // Each turn but the last does one of three things: it tries a timing a second time, excludes at
     // least one more timing, or uses one of the `fresh` restarts. So the number of turns is
     // bounded.
     for _ in 0..2 * Timing::COUNT + FRESH_STARTS as usize {
         let mut tried = None;
-        match identify::once::<F, B, N>(session, &options, &mut tried).await {
+        match identify::once::<F, L>(session, &options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 // A single lost response does not prove that the timing fails, so try it again.
-                Some(timing) if B::Profile::RECOVERS && timing != Timing::Legacy && failed != tried => {
-                    failed = tried
-                }
+                Some(timing) if L::RECOVERS && timing != Timing::Legacy && failed != tried => failed = tried,
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }
-                _ if fresh > 0 && session.is_passing() && session.stack.now_ns() < until_ns => {
+                _ if fresh > 0 && session.is_passing() && session.link.now_ns() < until_ns => {
                     (fresh, session.starts) = (fresh - 1, session.starts + 1);
                 }
                 _ => return Err(Failed),

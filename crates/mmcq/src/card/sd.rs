@@ -1,20 +1,19 @@
 //! Initialisation of SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
 use super::identify::power_cycle;
+use super::link::Link;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Line, OnMoreLines, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{Breach, CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
-use crate::sched::Profile;
 use crate::spec::command::{self, sd as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::response::Ocr;
 use crate::spec::scr::{Scr, SdVersion};
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::sd as limits;
-use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Time between two ACMD41, in nanoseconds.
@@ -64,8 +63,8 @@ impl Sd {
     }
 }
 
-pub(super) async fn bring_up<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn bring_up<L: Link>(
+    session: &mut Session<L>,
     options: &Options,
     v2: bool,
     inquiry: Ocr,
@@ -86,7 +85,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if switches == 0 || !ocr.s18a() {
             break (ocr, false);
         }
-        if OnMoreLines::<B, _>::of(voltage_switch(session, true)).await.is_ok() {
+        if OnMoreLines::<L, _>::of(voltage_switch(session, true)).await.is_ok() {
             break (ocr, true);
         }
         // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. After the power
@@ -115,7 +114,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         (csd.blocks(), csd.classes.has(CLASS_SWITCH), csd.perm_write_protect || csd.tmp_write_protect)
     };
     match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
-        Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if L::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(limits::max_hz(Timing::Legacy));
@@ -145,10 +144,10 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     if has_switch && session.starts < WITHOUT_SWITCH {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
-        if B::Profile::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
+        if L::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
             // The card offered no switch to 1.8 V, but UHS-I modes. Its supply was not switched off
             // since its lines went to 1.8 V, so only the host must switch.
-            sd.signal18 = OnMoreLines::<B, _>::of(voltage_switch(session, false)).await.is_ok();
+            sd.signal18 = OnMoreLines::<L, _>::of(voltage_switch(session, false)).await.is_ok();
             if !sd.signal18 {
                 session.bus(BusOp::Signal18(false)).await?;
             }
@@ -157,7 +156,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         let chosen = choose(&bounds, &SwitchStatus::parse(&sd.switch), signal18, width);
         if let Some((best, function)) = chosen {
             *tried = Some(best);
-            if B::Profile::RECOVERS && signal18 {
+            if L::RECOVERS && signal18 {
                 let offered = SwitchStatus::parse(&sd.switch);
                 let set = uhs::before(options, &offered, best, session.supply_ma());
                 session.register(cmd::switch_func(set), false, 64).await?;
@@ -173,13 +172,13 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
 
     let Some(sectors) = sectors else { return session.refuse(Breach::NoSize) };
     // Lean firmware never sends CMD23, so it needs no list of cards that fail with CMD23.
-    let quirks = if B::Profile::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
+    let quirks = if L::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = is_protected || session.asked(0, |host| host.write_protected().into()) != 0;
     let target = CardParams {
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
-        count: B::Profile::RECOVERS && counts && !quirks.has(Quirks::NO_COUNT),
+        count: L::RECOVERS && counts && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
         // No CSD declares a longer time than the standard's own limits.
         read_timeout_ns: options.sd_read_ns.max(limits::READ_NS),
@@ -216,15 +215,15 @@ const fn reach(ocr: Ocr) -> u64 {
 /// Sends ACMD41 until the card has powered up, and returns its OCR. `v2`: the card has responded to
 /// CMD8. `inquiry`: the voltages that the card reported before. `s18r`: requests the switch to 1.8
 /// V.
-async fn power_up<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn power_up<L: Link>(
+    session: &mut Session<L>,
     v2: bool,
     inquiry: Ocr,
     s18r: bool,
 ) -> Result<Ocr, Failed> {
     let voltages = inquiry.voltages() & Ocr::V27_36;
     let xpc = match session.supply_ma() {
-        _ if B::Host::ONE_LINE => false,
+        _ if L::Host::ONE_LINE => false,
         // The current is not known; a host for UHS-I is assumed to supply it.
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
@@ -246,10 +245,7 @@ async fn power_up<B: Platform, const N: usize>(
 /// voltage changes, and has released all of them at the end. Without `asks` only the host switches,
 /// since the card already uses 1.8 V. The reason of a failure is not returned: the caller
 /// power-cycles the card, and continues at 3.3 V.
-pub(super) async fn voltage_switch<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    asks: bool,
-) -> Result<(), Failed> {
+pub(super) async fn voltage_switch<L: Link>(session: &mut Session<L>, asks: bool) -> Result<(), Failed> {
     if asks {
         session.status_of(cmd::voltage_switch()).await?;
         session.pause(limits::VOLTAGE_LINES_LOW_NS).await?;
@@ -296,10 +292,7 @@ pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
 }
 
 /// Finds a new sampling point in the present access mode.
-pub(super) async fn retune<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    timing: Timing,
-) -> Result<(), Failed> {
+pub(super) async fn retune<L: Link>(session: &mut Session<L>, timing: Timing) -> Result<(), Failed> {
     let timings = session.asked(0, |host| host.caps().timings.into()) as u16;
     if !tuned(timing, timings) {
         return session.fail(Error::Unsupported);
@@ -311,8 +304,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
 
 /// Switches the card to an access mode (number `function` of CMD6's group 1), then host and clock
 /// to the timing `timing`, and tunes if that is needed. Returns the clock in hertz.
-async fn switch<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn switch<L: Link>(
+    session: &mut Session<L>,
     bounds: &Bounds,
     timing: Timing,
     function: u8,
@@ -323,9 +316,9 @@ async fn switch<B: Platform, const N: usize>(
     }
     let clock_hz = bounds.clock(limits::max_hz(timing));
     session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;
-    if !B::Host::ONE_LINE && tuned(timing, bounds.timings) {
+    if !L::Host::ONE_LINE && tuned(timing, bounds.timings) {
         let tuning = session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS);
-        OnMoreLines::<B, _>::of(tuning).await?;
+        OnMoreLines::<L, _>::of(tuning).await?;
     }
     session.status_of(command::send_status(session.rca)).await?;
     Ok(clock_hz)

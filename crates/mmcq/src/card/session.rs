@@ -4,14 +4,12 @@
 //! ([`Exchange`]). If a step fails, the session stores the error, and `?` returns only a marker
 //! without a size. This halves the code of bring-up.
 
-use super::Card;
+use super::link::Link;
 use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
-use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, Response, State};
-use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
 use core::marker::PhantomData;
 use core::pin::Pin;
@@ -52,9 +50,9 @@ pub(super) enum Line {
 
 /// A future that is linked only for hosts with more than one data line. It is written by hand,
 /// because a compiler does not remove code that an `async` function waits for.
-pub(super) struct OnMoreLines<B, F>(F, PhantomData<fn() -> B>);
+pub(super) struct OnMoreLines<L, F>(F, PhantomData<fn() -> L>);
 
-impl<B: Platform, F> OnMoreLines<B, F> {
+impl<L: Link, F> OnMoreLines<L, F> {
     #[inline(always)]
     pub fn of(future: F) -> Self {
         OnMoreLines(future, PhantomData)
@@ -62,12 +60,12 @@ impl<B: Platform, F> OnMoreLines<B, F> {
 }
 
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
-impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines<B, F> {
+impl<L: Link, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines<L, F> {
     type Output = Result<(), Failed>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if B::Host::ONE_LINE {
+        if L::Host::ONE_LINE {
             return Poll::Ready(Err(Failed));
         }
         // SAFETY: the field is pinned whenever the whole value is: nothing moves the field, the
@@ -82,8 +80,9 @@ impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines
 pub(super) struct Failed;
 
 /// The exchange of commands with one card, one command at a time.
-pub(super) struct Session<'a, B: Platform, const N: usize> {
-    pub stack: &'a Stack<B, N>,
+pub(crate) struct Session<L: Link> {
+    /// What carries the exchanges out.
+    pub link: L,
     /// Memory for register data; empty while a request uses it.
     scratch: DmaBuf,
     /// The card's relative address; 0 before it has one.
@@ -92,7 +91,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// that stands for any card.
     pub card: CardNumber,
     /// The exchange in progress, if there is one: a command, a bus operation or a pause.
-    op: Option<RequestFuture<'a, B, N>>,
+    op: Option<L::Exchange>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
     /// Whether the exchange is a command with a response.
@@ -119,10 +118,10 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     pub error: Error,
 }
 
-impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
-    pub fn new(stack: &'a Stack<B, N>, scratch: DmaBuf) -> Self {
+impl<L: Link> Session<L> {
+    pub fn new(link: L, scratch: DmaBuf) -> Self {
         Session {
-            stack,
+            link,
             scratch,
             rca: 0,
             card: CardNumber::ANY,
@@ -138,19 +137,6 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             warm: false,
             error: Error::Silent,
         }
-    }
-
-    /// Starts a session with `card`. If another card has taken its place, no command is sent to
-    /// that card.
-    pub fn with(stack: &'a Stack<B, N>, scratch: DmaBuf, card: &Card) -> Self {
-        let number = stack.with(|engine| engine.number_of(card.identity()));
-        Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
-    }
-
-    /// Returns whether the session's card is no longer the one in the slot: it was taken out or
-    /// replaced.
-    pub fn is_over(&self) -> bool {
-        self.stack.with(|engine| !engine.is_meant(self.card))
     }
 
     pub fn into_scratch(self) -> DmaBuf {
@@ -201,7 +187,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Excuses one missing response: returns true, and sets `lost`, if the last command had no
     /// response and `lost` was not set.
     pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
-        B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
+        L::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
     }
 
     /// Returns whether another try may succeed after the last failed step. False: there is no card,
@@ -215,12 +201,12 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     #[inline(never)]
-    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
+    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, L> {
         self.judged = judged;
         self.asks = matches!(kind, Kind::Raw { phase, .. } if phase.command.resp != Resp::None);
-        let urgent = B::Profile::RECOVERS && self.urgent;
+        let urgent = L::RECOVERS && self.urgent;
         let request = Request { urgent, ..Request::new(kind, buf).for_card(self.card) };
-        self.op = Some(self.stack.request(request));
+        self.op = Some(self.link.begin(request));
         Exchange { session: self }
     }
 
@@ -231,43 +217,41 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         command: Command,
         timeout_ns: u64,
         judged: bool,
-    ) -> Exchange<'_, 'a, B, N> {
+    ) -> Exchange<'_, L> {
         let phase = Phase::of(command);
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
     /// Requests the bus operation `op`, such as a new clock or width.
-    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
+    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, L> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
 
     /// Waits for `ns` nanoseconds.
-    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
-        if B::Profile::RECOVERS && self.urgent {
-            // Tell the engine, which waits for the card, that the supervisor still works.
-            let now_ns = self.stack.now_ns();
-            self.stack.with(|engine| engine.extend_help(now_ns));
+    pub fn pause(&mut self, ns: u64) -> Exchange<'_, L> {
+        if L::RECOVERS && self.urgent {
+            self.link.note_work();
         }
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
     /// Sends a command, and leaves the check of its response to the caller.
-    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn command(&mut self, command: Command) -> Exchange<'_, L> {
         self.send(None, command, COMMAND_NS, false)
     }
 
     /// Sends a command with an R1 that must show no error of its own or of earlier commands.
-    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn status_of(&mut self, command: Command) -> Exchange<'_, L> {
         self.send(None, command, COMMAND_NS, true)
     }
 
     /// Sends a command like [`command`](Self::command), after CMD55.
-    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn app_command(&mut self, command: Command) -> Exchange<'_, L> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
     /// Sends a command like [`status_of`](Self::status_of), after CMD55.
-    pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, L> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
     }
 
@@ -281,7 +265,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Starts a command with R1b whose busy may last `timeout_ns`. The first wait for an interrupt
     /// is shorter ([`BUSY_LOOK_NS`]). If busy has not ended then, the step is [late](Self::late),
     /// and the caller polls the card's status.
-    fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
+    fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, L> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
@@ -323,8 +307,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Returns what `question` reads from the host. If the call comes from inside another call of
     /// the stack, returns `nested` instead. One function serves all such reads, to save code size.
     #[inline(never)]
-    pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
-        self.stack.enter(nested, |engine| question(engine.host()))
+    pub fn asked(&self, nested: u32, question: fn(&L::Host) -> u32) -> u32 {
+        self.link.ask_host(nested, question)
     }
 
     /// Returns the slowest clock of the controller.
@@ -335,7 +319,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Returns how the controller detects the end of busy.
     #[inline(never)]
     fn busy_detect(&self) -> BusyDetect {
-        self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
+        self.link.ask_host(Caps::NONE.busy, |host| host.caps().busy)
     }
 
     /// Waits until the card has left the state `prg`, at most for `timeout_ns`; otherwise fails
@@ -348,7 +332,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 match self.status_of(command::send_status(self.rca)).await {
                     Ok(status) if status.r1().current_state() != State::Prg => return Ok(()),
-                    Err(Failed) if !B::Profile::RECOVERS || !self.asks_again(&mut missed) => {
+                    Err(Failed) if !L::RECOVERS || !self.asks_again(&mut missed) => {
                         return Err(Failed);
                     }
                     Ok(_) | Err(Failed) => {}
@@ -378,7 +362,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Returns the current that the host's supply can give the card, in mA; 0 if not known. Lean
     /// firmware always returns 0.
     pub fn supply_ma(&self) -> u16 {
-        if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
+        if L::RECOVERS { self.asked(0, |host| host.supply_ma().into()) as u16 } else { 0 }
     }
 
     /// Returns whether DAT3 to DAT0 have these levels: bit n of `levels` is the level of DATn.
@@ -389,7 +373,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Reads `bytes` bytes (at most 512) of register data by a command, after CMD55 if `app`.
     /// [`bytes`](Self::bytes) returns them afterwards.
     #[inline(never)]
-    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, B, N> {
+    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, L> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let prefix = app.then_some(command::app_cmd(self.rca));
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -398,7 +382,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Reads `blocks` blocks of 512 bytes by a command that ends by itself.
-    pub fn blocks(&mut self, command: Command, blocks: u32) -> Exchange<'_, 'a, B, N> {
+    pub fn blocks(&mut self, command: Command, blocks: u32) -> Exchange<'_, L> {
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks };
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
@@ -408,7 +392,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Writes a block from the scratch memory by `command`; the first byte of the block is set to
     /// `first`. The card may take `timeout_ns` nanoseconds for the data and the busy.
     #[inline(never)]
-    pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
+    pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, L> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         if let Some(byte) = page.first_mut() {
             *byte = first;
@@ -502,7 +486,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
             let silent = block.is_err() && matches!(self.error, Error::Host(fault) if no_response(fault));
-            if B::Profile::RECOVERS {
+            if L::RECOVERS {
                 heard = heard.saturating_add(if silent { -1 } else { 1 });
             }
             match block {
@@ -522,7 +506,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             self.bus(BusOp::ResetAll).await?;
             (heard, gone) = (-1, false);
         }
-        match (gone, !B::Profile::RECOVERS || heard >= 0) {
+        match (gone, !L::RECOVERS || heard >= 0) {
             (true, _) => Err(Failed),
             (false, true) => self.refuse(Breach::NoSamplingPoint),
             (false, false) => self.fail(Error::Silent),
@@ -541,7 +525,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, B, N> {
+    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, L> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
         let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
@@ -551,11 +535,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
 /// A command to the card as a future, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
-pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
-    session: &'s mut Session<'a, B, N>,
+pub(super) struct Exchange<'s, L: Link> {
+    session: &'s mut Session<L>,
 }
 
-impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
+impl<L: Link> Future for Exchange<'_, L> {
     type Output = Result<Response, Failed>;
 
     #[inline(never)]

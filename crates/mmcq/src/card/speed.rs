@@ -1,9 +1,9 @@
 //! Bus timings that host and card share, the fastest first.
 
+use super::link::Link;
 use super::session::Session;
 use super::{Card, Options};
-use crate::host::{Caps, Timing, Width};
-use crate::task::Platform;
+use crate::host::{Caps, Host, Timing, Width};
 
 /// Returns, as bits, `timing` and the timings to which a card can switch only from `timing`.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
@@ -52,7 +52,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub fn of<B: Platform, const N: usize>(session: &Session<'_, B, N>, options: &Options) -> Self {
+    pub fn of<L: Link>(session: &Session<L>, options: &Options) -> Self {
         let nothing = Bounds {
             min_hz: 0,
             max_hz: 0,
@@ -61,8 +61,8 @@ impl Bounds {
             signal18: false,
             fixed18: false,
         };
-        session.stack.enter(nothing, |engine| {
-            let caps = engine.caps();
+        session.link.ask_host(nothing, |host| {
+            let caps = host.caps();
             Bounds {
                 min_hz: caps.clock_hz.0,
                 max_hz: caps.clock_hz.1.min(options.max_clock_hz),
