@@ -9,7 +9,7 @@ use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, Strength, emmc_bus, protect};
 use crate::engine::{Breach, CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Timing};
-use crate::spec::command::{self, emmc as cmd};
+use crate::spec::command::{self, Command, emmc as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::response::{AddressUnit, Ocr};
@@ -252,5 +252,10 @@ async fn optional_switch<L: Link>(
 /// Flushes the cache to the medium. Fails if that takes longer than `limit_ns` or the device does
 /// not respond.
 pub(super) async fn flush<L: Link>(session: &mut Session<L>, limit_ns: u64) -> Result<(), Failed> {
-    switch(session, field::FLUSH_CACHE, 1, limit_ns).await
+    session.busy_command(flush_command(), limit_ns).await
+}
+
+/// Returns the command that flushes the cache to the medium.
+pub(crate) const fn flush_command() -> Command {
+    cmd::switch(cmd::SwitchMode::WriteByte, field::FLUSH_CACHE, 1, 0)
 }

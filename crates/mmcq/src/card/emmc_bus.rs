@@ -3,7 +3,7 @@
 
 use super::emmc::{Offered, switch};
 use super::link::Link;
-use super::session::{Failed, Session};
+use super::session::{Failed, OnMoreLines, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options};
 use crate::engine::{Breach, Error};
@@ -181,7 +181,8 @@ pub(super) async fn go_to<L: Link>(
         let value = hs_timing::HS200 | strength;
         switch_timing(session, value, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
         let bytes = if width == Width::W8 { 128 } else { 64 };
-        session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+        let tuning = session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS);
+        OnMoreLines::<L, _>::of(tuning).await?;
         session.status_of(command::send_status(session.rca)).await?;
         if timing == Timing::Hs200 {
             return Ok(clock(timing));

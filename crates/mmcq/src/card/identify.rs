@@ -1,5 +1,6 @@
 //! Identification: finds out which kind of card is in the slot [SD 4.2], [eMMC 6.4].
 
+use super::found::Found;
 use super::link::Link;
 use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
@@ -8,6 +9,8 @@ use crate::host::{BusOp, Host, Timing, Width};
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
+use core::future::Future;
+use core::marker::PhantomData;
 
 /// Time without power, in nanoseconds. The supply must have fallen before it rises again, or a card
 /// keeps 1.8 V on its signal lines.
@@ -32,9 +35,11 @@ const COLD_PAUSE_NS: u64 = 10_000_000;
 
 /// The card families that a slot accepts. The choice is a type, so that code for other families is
 /// not linked.
-pub(super) trait Families {
+#[allow(async_fn_in_trait, reason = "nothing outside of the crate implements it")]
+pub trait Families {
     /// Whether the slot accepts SD memory cards.
     const SD: bool;
+    /// Whether the slot accepts eMMC devices.
     const EMMC: bool;
 
     /// The result of a successful bring-up.
@@ -56,82 +61,85 @@ pub(super) trait Families {
 }
 
 /// The slot accepts SD memory cards and eMMC.
-pub(super) struct Any;
+#[derive(Debug)]
+pub struct OfAny<R = Card>(PhantomData<R>);
 /// The slot accepts only SD memory cards.
-pub(super) struct OnlySd;
+#[derive(Debug)]
+pub struct OfSd<R = Card>(PhantomData<R>);
 /// The slot accepts only eMMC.
-pub(super) struct OnlyEmmc;
+#[derive(Debug)]
+pub struct OfEmmc<R = Card>(PhantomData<R>);
 
-impl Families for Any {
+impl<R: Found> Families for OfAny<R> {
     const SD: bool = true;
     const EMMC: bool = true;
-    type Found = Card;
+    type Found = R;
 
-    fn target(found: &Card) -> Option<CardParams> {
-        Some(found.params)
+    fn target(found: &R) -> Option<CardParams> {
+        Some(found.params())
     }
 
-    fn identity(found: &Card) -> u32 {
-        found.identity()
+    fn identity(found: &R) -> u32 {
+        found.number()
     }
 
     async fn identify<L: Link>(
         session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed> {
+    ) -> Result<R, Failed> {
         if let Some((v2, ocr)) = ask_sd(session).await? {
-            return sd::bring_up(session, options, v2, ocr, tried).await;
+            return sd::bring_up(session, options, v2, ocr, tried).await.map(R::of);
         }
         session.command(command::go_idle_state()).await?;
-        emmc::bring_up(session, options, tried).await
+        emmc::bring_up(session, options, tried).await.map(R::of)
     }
 }
 
-impl Families for OnlySd {
+impl<R: Found> Families for OfSd<R> {
     const SD: bool = true;
     const EMMC: bool = false;
-    type Found = Card;
+    type Found = R;
 
-    fn target(found: &Card) -> Option<CardParams> {
-        Some(found.params)
+    fn target(found: &R) -> Option<CardParams> {
+        Some(found.params())
     }
 
-    fn identity(found: &Card) -> u32 {
-        found.identity()
+    fn identity(found: &R) -> u32 {
+        found.number()
     }
 
     async fn identify<L: Link>(
         session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed> {
+    ) -> Result<R, Failed> {
         match ask_sd(session).await? {
-            Some((v2, ocr)) => sd::bring_up(session, options, v2, ocr, tried).await,
+            Some((v2, ocr)) => sd::bring_up(session, options, v2, ocr, tried).await.map(R::of),
             None => session.fail(Error::NoCard),
         }
     }
 }
 
-impl Families for OnlyEmmc {
+impl<R: Found> Families for OfEmmc<R> {
     const SD: bool = false;
     const EMMC: bool = true;
-    type Found = Card;
+    type Found = R;
 
-    fn target(found: &Card) -> Option<CardParams> {
-        Some(found.params)
+    fn target(found: &R) -> Option<CardParams> {
+        Some(found.params())
     }
 
-    fn identity(found: &Card) -> u32 {
-        found.identity()
+    fn identity(found: &R) -> u32 {
+        found.number()
     }
 
     async fn identify<L: Link>(
         session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed> {
-        emmc::bring_up(session, options, tried).await
+    ) -> Result<R, Failed> {
+        emmc::bring_up(session, options, tried).await.map(R::of)
     }
 }
 
@@ -202,7 +210,13 @@ pub(super) async fn ask_memory<L: Link>(
 
 /// Switches power off and on (unless the session keeps the power on), and sets the bus for a card
 /// in its initial state.
-pub(super) async fn power_cycle<L: Link>(session: &mut Session<L>) -> Result<(), Failed> {
+pub(super) fn power_cycle<L: Link>(
+    session: &mut Session<L>,
+) -> L::Stage<impl Future<Output = Result<(), Failed>>> {
+    L::stage(move || power_cycle_steps(session))
+}
+
+async fn power_cycle_steps<L: Link>(session: &mut Session<L>) -> Result<(), Failed> {
     let slowest_hz = session.slowest_hz();
     let low = session.asked(0, |host| host.caps().signal18_fixed.into()) != 0;
     session.rca = 0;

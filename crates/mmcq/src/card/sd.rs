@@ -1,7 +1,7 @@
 //! Initialisation of SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
 use super::identify::power_cycle;
-use super::link::Link;
+use super::link::{Link, Registers};
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Line, OnMoreLines, Session};
 use super::speed::Bounds;
@@ -75,7 +75,8 @@ pub(super) async fn bring_up<L: Link>(
         return session.refuse(Breach::SdVoltage);
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
-    let may_18 = v2
+    let may_18 = L::TUNES
+        && v2
         && bounds.signal18
         && bounds.width(Width::W4) == Width::W4
         && uhs.iter().any(|&timing| bounds.allow(timing));
@@ -120,10 +121,17 @@ pub(super) async fn bring_up<L: Link>(
     let mut clock_hz = bounds.clock(limits::max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;
-    let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
-    session.copy(&mut sd.scr)?;
+    let mut kept = L::Registers::NONE;
+    let mut signal18 = signal18;
+    if let Some(sd) = kept.sd() {
+        session.copy(&mut sd.scr)?;
+    }
     let (is_wide, has_switch, counts) = {
-        let scr = session.parsed(Scr::parse(&sd.scr))?;
+        let scr = match kept.sd() {
+            Some(sd) => Scr::parse(&sd.scr),
+            None => Scr::parse(session.bytes()?),
+        };
+        let scr = session.parsed(scr)?;
         (scr.width4, has_switch && scr.version >= SdVersion::V1_10, scr.cmd23)
     };
     let mut width = Width::W1;
@@ -135,28 +143,42 @@ pub(super) async fn bring_up<L: Link>(
         width = Width::W4;
     }
     // The SD status is not required, so it is not read any more after several restarts.
-    if session.starts < WITHOUT_STATUS {
+    if L::KEEPS && session.starts < WITHOUT_STATUS {
         session.register(cmd::sd_status(), true, 64).await?;
-        session.copy(&mut sd.ssr)?;
+        if let Some(sd) = kept.sd() {
+            session.copy(&mut sd.ssr)?;
+        }
     }
 
     let mut timing = Timing::Legacy;
     if has_switch && session.starts < WITHOUT_SWITCH {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
-        session.copy(&mut sd.switch)?;
-        if L::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
+        if let Some(sd) = kept.sd() {
+            session.copy(&mut sd.switch)?;
+        }
+        if L::RECOVERS
+            && may_18
+            && !signal18
+            && kept.sd().is_some_and(|sd| has_uhs(&SwitchStatus::parse(&sd.switch)))
+        {
             // The card offered no switch to 1.8 V, but UHS-I modes. Its supply was not switched off
             // since its lines went to 1.8 V, so only the host must switch.
-            sd.signal18 = OnMoreLines::<L, _>::of(voltage_switch(session, false)).await.is_ok();
-            if !sd.signal18 {
+            signal18 = OnMoreLines::<L, _>::of(voltage_switch(session, false)).await.is_ok();
+            if !signal18 {
                 session.bus(BusOp::Signal18(false)).await?;
             }
         }
-        let signal18 = sd.signal18;
-        let chosen = choose(&bounds, &SwitchStatus::parse(&sd.switch), signal18, width);
+        let offered = match kept.sd() {
+            Some(sd) => &sd.switch,
+            None => session.bytes()?,
+        };
+        let chosen = choose(&bounds, &SwitchStatus::parse(offered), signal18, width);
         if let Some((best, function)) = chosen {
             *tried = Some(best);
-            if L::RECOVERS && signal18 {
+            if L::RECOVERS
+                && signal18
+                && let Some(sd) = kept.sd()
+            {
                 let offered = SwitchStatus::parse(&sd.switch);
                 let set = uhs::before(options, &offered, best, session.supply_ma());
                 session.register(cmd::switch_func(set), false, 64).await?;
@@ -189,7 +211,7 @@ pub(super) async fn bring_up<L: Link>(
         emmc: false,
     };
     Ok(Card {
-        family: Family::Sd(sd),
+        family: Family::Sd(kept.into_sd(v2, signal18)),
         cid,
         csd: csd_words,
         ocr: ocr.0,
@@ -316,7 +338,7 @@ async fn switch<L: Link>(
     }
     let clock_hz = bounds.clock(limits::max_hz(timing));
     session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;
-    if !L::Host::ONE_LINE && tuned(timing, bounds.timings) {
+    if !L::Host::ONE_LINE && L::TUNES && tuned(timing, bounds.timings) {
         let tuning = session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS);
         OnMoreLines::<L, _>::of(tuning).await?;
     }

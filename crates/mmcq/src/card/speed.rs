@@ -51,6 +51,10 @@ pub(super) struct Bounds {
     pub fixed18: bool,
 }
 
+/// The timings at 3.3 V without tuning, as the bits of [`Caps::timings`].
+const PLAIN: u16 =
+    Caps::timing_bit(Timing::Legacy) | Caps::timing_bit(Timing::HighSpeed) | Caps::timing_bit(Timing::Ddr52);
+
 impl Bounds {
     pub fn of<L: Link>(session: &Session<L>, options: &Options) -> Self {
         let nothing = Bounds {
@@ -67,8 +71,10 @@ impl Bounds {
                 min_hz: caps.clock_hz.0,
                 max_hz: caps.clock_hz.1.min(options.max_clock_hz),
                 max_width: caps.width.min(options.max_width),
-                timings: caps.timings & !(options.without & !Caps::SDR50_TUNED),
-                signal18: caps.signal18,
+                timings: caps.timings
+                    & !(options.without & !Caps::SDR50_TUNED)
+                    & if L::TUNES { u16::MAX } else { PLAIN },
+                signal18: L::TUNES && caps.signal18,
                 fixed18: caps.signal18_fixed,
             }
         })

@@ -91,7 +91,7 @@ pub fn supervise<B: Platform, const N: usize>(
     options: Options,
     card: Card,
 ) -> impl Future<Output = (Event, DmaBuf)> {
-    of_families::<identify::Any, B, N>(stack, scratch, options, card)
+    of_families::<identify::OfAny, B, N>(stack, scratch, options, card)
 }
 
 /// Supervises the card like [`supervise`], for a slot that accepts only SD memory cards; no code
@@ -102,7 +102,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     options: Options,
     card: Card,
 ) -> impl Future<Output = (Event, DmaBuf)> {
-    of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
+    of_families::<identify::OfSd, B, N>(stack, scratch, options, card)
 }
 
 /// Supervises the card like [`supervise`], for a soldered eMMC; no code for SD cards is linked.
@@ -112,7 +112,7 @@ pub fn supervise_emmc<B: Platform, const N: usize>(
     options: Options,
     card: Card,
 ) -> impl Future<Output = (Event, DmaBuf)> {
-    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options, card)
+    of_families::<identify::OfEmmc, B, N>(stack, scratch, options, card)
 }
 
 /// Guard: while it exists, the engine has a supervisor.
@@ -289,8 +289,9 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 };
                 loop {
                     session.warm = from == From::Warm;
-                    found =
-                        attempts::<F, _>(&mut session, options, fresh).await.map_err(|Failed| session.error);
+                    found = attempts::<F, _>(&mut session, &mut { options }, fresh)
+                        .await
+                        .map_err(|Failed| session.error);
                     let Err(error) = &found else { break };
                     // No card responds, but the slot is not empty: the supply may be off for a
                     // moment.
