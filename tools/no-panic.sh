@@ -84,7 +84,7 @@ judge() { # target
   [ -n "$(libcore "$target")" ] || { say "$target is not installed (rustup target add $target)" >&2; return 2; }
   # On this machine `everything` says it all but for ports of SPI; on the others readers are linked too, as firmware would have them.
   binaries=(everything)
-  [ "$target" = "$machine" ] || binaries=(reader spi_reader everything)
+  [ "$target" = "$machine" ] || binaries=(reader spi_reader direct direct_spi everything)
   for binary in "${binaries[@]}"; do
     if link "$target" "$binary" no-panic; then
       say "$target: $binary: no panic can be reached"

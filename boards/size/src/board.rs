@@ -6,7 +6,7 @@ use crate::machine::wait_for_interrupt;
 pub use crate::machine::{interrupts_off, now_ns, start_clock};
 use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
-use mmcq::task::Idle;
+use mmcq::task::{Clock, Idle};
 
 /// Sleeps in a blocking call for a millisecond at most. Does not sleep if the interrupt handler has
 /// already done what the call waits for.
@@ -21,6 +21,18 @@ pub fn sleep_if(may_sleep: impl FnOnce() -> bool) {
             wait_for_interrupt();
         }
     });
+}
+
+/// The board's clock, without an alarm.
+#[derive(Debug)]
+pub struct Ticks;
+
+impl Clock for Ticks {
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn set_alarm(&self, _: Option<u64>) {}
 }
 
 /// DMA interface without translation: CPU and controller use the same addresses.

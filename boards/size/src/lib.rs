@@ -17,12 +17,15 @@ pub mod late;
     path = "cortex_m/mod.rs"
 )]
 mod machine;
+pub mod ssi;
 
 use core::panic::PanicInfo;
 use core::ptr::NonNull;
+use mmcq::board::NoLock;
 use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::Host;
 use mmcq::host::regs::Mmio;
-use mmcq::host::sdhci::{self, SdhciInitError, Sdhci, Table};
+use mmcq::host::sdhci::{self, Sdhci, SdhciInitError, Table};
 use mmcq::host::{rtsx, s3c_sdi};
 use mmcq::sched::{Profile, Prompt};
 use mmcq::task::Timer;
@@ -31,6 +34,8 @@ use mmcq::task::Timer;
 pub const DESCRIPTORS: usize = 8;
 /// Type of the driver for this board's controller.
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
+/// Type of the driver for this board's controller without descriptors.
+pub type SmallDriver = Sdhci<Mmio, board::Identity, 0>;
 /// Type of the driver for a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
 /// Type of a card stack with `N` slots. Its default profile starts each waiting request at once;
@@ -41,11 +46,24 @@ pub type Stack<const N: usize, P = Prompt> = mmcq::task::Stack<(board::Interrupt
 const BASE: usize = 0x4500_0000;
 
 static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
+static NO_TABLE: late::Once<Table<0>> = late::Once::new(Table::new());
 static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new());
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
 /// Configuration of the driver for this board's controller.
 pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig::new().base_clock_hz(Some(48_000_000));
+
+/// Makes a driver without descriptors (by SDMA, or the CPU) for this board's controller; `None` if
+/// it was made before.
+#[inline(always)]
+pub fn small_driver(config: sdhci::SdhciConfig) -> Option<Result<SmallDriver, SdhciInitError>> {
+    let table = NO_TABLE.take()?;
+    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
+    // SAFETY: the linker script places nothing at the device's addresses. An image has only one of
+    // the drivers, and `take` succeeds once.
+    let regs = unsafe { Mmio::new(base) };
+    Some(Sdhci::new(regs, board::Identity, table, config))
+}
 
 /// Makes the stack for this board's controller; `None` if it was made before.
 pub fn stack<const N: usize, P: Profile + Default>(
@@ -71,6 +89,17 @@ pub fn registers() -> Option<Mmio> {
 
 /// Clock of the board, for the stack; it has no alarm.
 pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
+
+/// Parts of a program that polls its host by blocking calls on its only thread.
+#[derive(Debug)]
+pub struct Polled<H>(core::marker::PhantomData<H>);
+
+impl<H: Host> mmcq::task::Platform for Polled<H> {
+    type Lock = NoLock;
+    type Clock = board::Ticks;
+    type Host = H;
+    type Profile = Lean;
+}
 
 /// Type of the driver for the controller of a system-on-chip.
 pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;

@@ -23,6 +23,7 @@ mod cqhci;
 mod cqhci_faults;
 mod cqhci_stack;
 mod device;
+mod direct;
 mod dropped;
 mod embedded_sdmmc;
 mod examples;

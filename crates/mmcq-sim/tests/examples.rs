@@ -4,6 +4,8 @@
 mod async_queue;
 #[path = "../examples/blocking.rs"]
 mod blocking;
+#[path = "../examples/direct.rs"]
+mod direct;
 #[path = "../examples/emmc_partitions.rs"]
 mod emmc_partitions;
 #[path = "../examples/fault_and_recovery.rs"]
@@ -31,6 +33,7 @@ macro_rules! runs {
 runs!(
     async_queue,
     blocking,
+    direct,
     emmc_partitions,
     fault_and_recovery,
     first_board,

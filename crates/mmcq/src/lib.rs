@@ -80,6 +80,7 @@ pub mod advance;
 pub mod block;
 pub mod board;
 pub mod card;
+pub mod direct;
 pub mod engine;
 pub mod host;
 #[cfg(feature = "rpmb")]

@@ -32,7 +32,7 @@ use crate::host::{Auto, BusOp, Data, Host, Phase};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Fifo, Profile};
 use crate::spec::command::Command;
-use cell::Locked;
+pub(crate) use cell::Locked;
 use core::fmt;
 use core::task::Waker;
 use dropped::Dropped;

@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["advance"],
     &["task"],
     &["card"],
-    &["sdio", "block"],
+    &["sdio", "block", "direct"],
     &["board"],
     &["rpmb"],
 ];

@@ -4,16 +4,20 @@
 #![no_std]
 #![no_main]
 
+use core::future::Future;
 use core::hint::black_box;
+use core::pin::pin;
 use core::task::Waker;
 use mmcq::advance::{Bus, Context, Costs, Wait, WaitStrategy};
 use mmcq::block::Partition;
 use mmcq::block::{BlockDevice, Bounced};
+use mmcq::board::NoLock;
 use mmcq::card::partition::Area;
 use mmcq::card::{
     Card, Event, Options, bring_up, bring_up_io, enable_extended_ops, supervise, supervise_emmc, supervise_sd,
 };
 use mmcq::card::{extension, maintain, power, protect, quirk};
+use mmcq::direct::{AnyCard, DirectCard};
 use mmcq::engine::{
     CardParams, Config, DmaBuf, Engine, Erase, Error, Handshake, Irreversible, Kind, Request, SlotId,
 };
@@ -31,7 +35,7 @@ use mmcq::spec::switch::SwitchStatus;
 use mmcq::task::{Entry, IrqTask};
 use size::board::{self, InterruptsOff};
 use size::late::{Late, Once};
-use size::{Driver, Stack};
+use size::{Driver, Polled, Stack};
 
 static STACK: Late<Stack<8>> = Late::new();
 static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
@@ -61,6 +65,7 @@ fn calls() -> Option<()> {
     scheduled();
     whole_queue();
     by_cpu();
+    direct(&card_without_queue()?);
     interrupt_task(stack);
     texts(black_box(Error::Full));
     if black_box(false) {
@@ -81,6 +86,40 @@ fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
     let (event, scratch) = stack.block_on(supervise_emmc(stack, scratch, options, card), board::idle);
     black_box(event);
     scratch
+}
+
+/// A card without a queue, for any kind of card.
+type CardWithoutQueue = DirectCard<Polled<size::SmallDriver>, AnyCard>;
+
+fn card_without_queue() -> Option<CardWithoutQueue> {
+    let host = size::small_driver(black_box(size::CONFIG))?.ok()?;
+    Some(DirectCard::new(NoLock::new(), board::Ticks, host, black_box(DmaBuf::EMPTY)))
+}
+
+/// Uses a card without a queue, by blocking calls and by futures.
+fn direct(card: &CardWithoutQueue) {
+    let (lba, blocks) = (black_box(7), black_box(9));
+    let options = black_box(Options::DEFAULT);
+    let calls = card.blocking(board::idle);
+    black_box(calls.bring_up(options).is_ok());
+    let (read, buf) = calls.read(lba, black_box(DmaBuf::EMPTY));
+    let (written, _) = calls.write(lba, buf);
+    black_box(read.is_ok() & written.is_ok());
+    black_box(calls.flush().is_ok() & calls.erase(lba, blocks).is_ok());
+    let mut future = pin!(async {
+        black_box(card.bring_up(options).await.is_ok());
+        let (read, buf) = card.read(lba, black_box(DmaBuf::EMPTY)).await;
+        let (written, _) = card.write(lba, buf).await;
+        black_box(read.is_ok() & written.is_ok());
+        black_box(card.flush().await.is_ok() & card.erase(lba, blocks).await.is_ok());
+    });
+    let mut context = core::task::Context::from_waker(Waker::noop());
+    while future.as_mut().poll(&mut context).is_pending() {
+        card.on_irq();
+        card.poll();
+    }
+    black_box(card.card().is_some() & card.cid().is_some());
+    black_box(card.now_ns());
 }
 
 /// Uses the remaining functions of a block device.

@@ -1,6 +1,7 @@
 //! Initialisation of eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
 use super::emmc_bus::PowerClasses;
+use super::link::Link;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
@@ -8,13 +9,11 @@ use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, Strength, emmc_bus, protect};
 use crate::engine::{Breach, CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Timing};
-use crate::sched::Profile;
-use crate::spec::command::{self, emmc as cmd};
+use crate::spec::command::{self, Command, emmc as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::response::{AddressUnit, Ocr};
 use crate::spec::timing::emmc as limits;
-use crate::task::Platform;
 
 /// Time between two CMD1, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 2_000_000;
@@ -61,8 +60,8 @@ pub struct Emmc {
     pub strength: u8,
 }
 
-pub(super) async fn bring_up<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn bring_up<L: Link>(
+    session: &mut Session<L>,
     options: &Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
@@ -73,13 +72,13 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     match session.status_of(cmd::set_relative_addr(RCA)).await {
         // A locked device sets CARD_IS_LOCKED in each response; bring-up unlocks it after its
         // selection.
-        Err(Failed) if B::Profile::RECOVERS && matches!(session.error, Error::Locked) => {}
+        Err(Failed) if L::RECOVERS && matches!(session.error, Error::Locked) => {}
         addressed => _ = addressed?,
     }
     let csd_words = session.command(command::send_csd(RCA)).await?.words;
     let csd = session.parsed(Csd::parse_emmc(&csd_words))?;
     match session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await {
-        Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if L::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(limits::max_hz(Timing::Legacy));
@@ -114,7 +113,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     if switched {
         switched = optional_switch(session, field::CACHE_CTRL, switch_ns).await?;
     }
-    if B::Profile::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
+    if L::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
         // A device that refuses to report exception events works without them.
         let _ = switch(session, field::EXCEPTION_EVENTS_CTRL, EVENTS_ENABLED, switch_ns).await;
     }
@@ -124,15 +123,14 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let cache_on = switched || last.cache_on;
     let small = csd.blocks().unwrap_or(0);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
-    let quirks =
-        if B::Profile::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
+    let quirks = if L::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = CardParams {
         rca: RCA,
         // Byte addresses have 32 bits, so they reach 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
-        count: B::Profile::RECOVERS && !quirks.has(Quirks::NO_COUNT),
+        count: L::RECOVERS && !quirks.has(Quirks::NO_COUNT),
         extended_address: false,
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),
@@ -164,7 +162,7 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    pub async fn read<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Self, Failed> {
+    pub async fn read<L: Link>(session: &mut Session<L>) -> Result<Self, Failed> {
         session.register(cmd::send_ext_csd(), false, 512).await?;
         let bytes = session.bytes()?;
         let fixed = emmc_bus::fingerprint(bytes);
@@ -206,7 +204,7 @@ impl Offered {
 /// Sends CMD1 until the device has powered up, with no other command in between. A CMD0 during the
 /// power-up makes some devices inactive [eMMC 6.4.3]. No CMD1 that only inquires is sent before: an
 /// inquiry makes some devices ready, and they then respond to no further CMD1.
-async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
+async fn power_up<L: Link>(session: &mut Session<L>) -> Result<Ocr, Failed> {
     let request = cmd::send_op_cond(Ocr::V27_36 | Ocr::V170_195, true);
     // No response to the first CMD1 means that no device is present. Later, one lost response is
     // excused.
@@ -228,8 +226,8 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
 
 /// Writes `value` to byte `index` of EXT_CSD by CMD6, waits for the end of busy for at most
 /// `timeout_ns`, and reads the status that shows whether the device has written the byte.
-pub(super) async fn switch<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn switch<L: Link>(
+    session: &mut Session<L>,
     index: u8,
     value: u8,
     timeout_ns: u64,
@@ -240,8 +238,8 @@ pub(super) async fn switch<B: Platform, const N: usize>(
 /// Sets byte `index` of EXT_CSD to 1, with a busy of at most `timeout_ns`, to enable a function
 /// that bring-up does not need. Returns false if the device refuses; bring-up then continues
 /// without the function.
-async fn optional_switch<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn optional_switch<L: Link>(
+    session: &mut Session<L>,
     index: u8,
     timeout_ns: u64,
 ) -> Result<bool, Failed> {
@@ -253,9 +251,11 @@ async fn optional_switch<B: Platform, const N: usize>(
 
 /// Flushes the cache to the medium. Fails if that takes longer than `limit_ns` or the device does
 /// not respond.
-pub(super) async fn flush<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    limit_ns: u64,
-) -> Result<(), Failed> {
-    switch(session, field::FLUSH_CACHE, 1, limit_ns).await
+pub(super) async fn flush<L: Link>(session: &mut Session<L>, limit_ns: u64) -> Result<(), Failed> {
+    session.busy_command(flush_command(), limit_ns).await
+}
+
+/// Returns the command that flushes the cache to the medium.
+pub(crate) const fn flush_command() -> Command {
+    cmd::switch(cmd::SwitchMode::WriteByte, field::FLUSH_CACHE, 1, 0)
 }

@@ -2,7 +2,8 @@
 //! then the sampling point [eMMC 6.6.2 to 6.6.5].
 
 use super::emmc::{Offered, switch};
-use super::session::{Failed, Session};
+use super::link::Link;
+use super::session::{Failed, OnMoreLines, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options};
 use crate::engine::{Breach, Error};
@@ -10,7 +11,6 @@ use crate::host::{BusOp, Caps, Timing, Width};
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::timing::emmc as limits;
-use crate::task::Platform;
 
 /// Values of HS_TIMING [eMMC 7.4.65].
 mod hs_timing {
@@ -97,8 +97,8 @@ const TRIES: u32 = 2;
 /// standard's bus test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC.
 /// This function reads EXT_CSD again instead, which works with any controller and checks the CRC of
 /// each line.
-pub(super) async fn widen<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn widen<L: Link>(
+    session: &mut Session<L>,
     bounds: &Bounds,
     offered: &Offered,
 ) -> Result<(Timing, Width), Failed> {
@@ -144,8 +144,8 @@ fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
 
 /// Sets BUS_WIDTH on the device, and then the width on the controller; `extra` adds DDR or enhanced
 /// strobe. `switch_ns`: longest busy of the switch.
-async fn set_width<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn set_width<L: Link>(
+    session: &mut Session<L>,
     width: Width,
     extra: u8,
     switch_ns: u64,
@@ -163,8 +163,8 @@ async fn set_width<B: Platform, const N: usize>(
 /// Switches from legacy timing to `timing`; the bus width is already set [eMMC 6.6.2.3, 6.6.2.4,
 /// 6.6.5]. `strength` is the driver strength in each timing on the way, `switch_ns` the longest
 /// time in ns of a CMD6. Returns the clock in hertz.
-pub(super) async fn go_to<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn go_to<L: Link>(
+    session: &mut Session<L>,
     bounds: &Bounds,
     timing: Timing,
     width: Width,
@@ -181,7 +181,8 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
         let value = hs_timing::HS200 | strength;
         switch_timing(session, value, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
         let bytes = if width == Width::W8 { 128 } else { 64 };
-        session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+        let tuning = session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS);
+        OnMoreLines::<L, _>::of(tuning).await?;
         session.status_of(command::send_status(session.rca)).await?;
         if timing == Timing::Hs200 {
             return Ok(clock(timing));
@@ -211,8 +212,8 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
 
 /// Finds a new sampling point in the present timing; for HS400 the device is switched back to HS200
 /// before it is tuned [eMMC 6.6.2.3].
-pub(super) async fn retune<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn retune<L: Link>(
+    session: &mut Session<L>,
     options: Options,
     card: &Card,
 ) -> Result<(), Failed> {
@@ -243,8 +244,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
 
 /// Sets HS_TIMING on the device to `value`, then timing and clock on the controller. Then reads a
 /// status in the new timing. `switch_ns`: longest time in ns of the switch of the device.
-async fn switch_timing<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn switch_timing<L: Link>(
+    session: &mut Session<L>,
     value: u8,
     timing: Timing,
     clock_hz: u32,

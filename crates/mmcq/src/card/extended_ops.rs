@@ -1,6 +1,7 @@
 //! Enables requests other than reads and writes: tells the engine what the card supports, and makes
 //! the firmware contain the code for them.
 
+use super::link::Queued;
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
@@ -58,7 +59,7 @@ pub async fn enable_extended_ops<B: Platform, const N: usize>(
 
 /// Returns what the card supports, from its registers.
 async fn abilities<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &Card,
 ) -> Result<Abilities, Failed> {
     let quirks = card.params.quirks;

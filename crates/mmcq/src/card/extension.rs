@@ -4,6 +4,7 @@
 //! set has code 1, the performance set code 2. The addresses and lengths come from the card, so
 //! each is checked against the page before its use.
 
+use super::link::Queued;
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
@@ -102,7 +103,7 @@ pub async fn extensions<B: Platform, const N: usize>(
 }
 
 pub(super) async fn read<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &Card,
 ) -> Result<Extensions, Failed> {
     let mut found = Extensions::default();
@@ -137,7 +138,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
 
 /// Reads byte `at` of a register set; returns 0 if the byte does not exist.
 async fn ability<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     set: Extension,
     at: u16,
 ) -> Result<u8, Failed> {
@@ -148,7 +149,7 @@ async fn ability<B: Platform, const N: usize>(
 
 /// Writes one byte of a register set, and waits for the end of busy.
 pub(super) async fn write<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     place: Extension,
     value: u8,
 ) -> Result<(), Failed> {
@@ -193,7 +194,7 @@ pub async fn enable_cache<B: Platform, const N: usize>(
 }
 
 async fn switch_on<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &Card,
 ) -> Result<(), Failed> {
     let found = read(session, card).await?;
@@ -215,8 +216,8 @@ async fn switch_on<B: Platform, const N: usize>(
 }
 
 /// Sets how the engine flushes the card, and returns the earlier setting.
-fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
-    session.stack.with(|engine| {
+fn flushed_by<B: Platform, const N: usize>(session: &Queued<'_, B, N>, flush: FlushBy) -> FlushBy {
+    session.link.with(|engine| {
         let target = engine.card_params().copied().filter(|_| engine.is_meant(session.card));
         let Some(target) = target else { return FlushBy::Status };
         engine.set_card_params(Some(CardParams { flush, ..target }));
@@ -242,7 +243,7 @@ const QUESTIONS: u32 = 3;
 /// Enables the cache that the register `flush` flushes. After any failure, reads from the card
 /// whether the cache is enabled.
 pub(super) async fn cache_on<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     flush: Extension,
 ) -> Cache {
     let enable = Extension { offset: flush.offset.saturating_sub(CACHE_FLUSH - CACHE_ENABLE), ..flush };
@@ -266,7 +267,7 @@ pub(super) async fn cache_on<B: Platform, const N: usize>(
 /// Notifies an SD card of power-off, and waits until the card is ready for it. Returns false if the
 /// card requests no notification.
 pub(super) async fn notify_power_off<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &Card,
 ) -> Result<bool, Failed> {
     let found = read(session, card).await?;

@@ -1,14 +1,16 @@
 //! Identification: finds out which kind of card is in the slot [SD 4.2], [eMMC 6.4].
 
+use super::found::Found;
+use super::link::Link;
 use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
 use crate::engine::{Breach, CardParams, Error};
 use crate::host::{BusOp, Host, Timing, Width};
-use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
-use crate::task::Platform;
+use core::future::Future;
+use core::marker::PhantomData;
 
 /// Time without power, in nanoseconds. The supply must have fallen before it rises again, or a card
 /// keeps 1.8 V on its signal lines.
@@ -33,9 +35,11 @@ const COLD_PAUSE_NS: u64 = 10_000_000;
 
 /// The card families that a slot accepts. The choice is a type, so that code for other families is
 /// not linked.
-pub(super) trait Families {
+#[allow(async_fn_in_trait, reason = "nothing outside of the crate implements it")]
+pub trait Families {
     /// Whether the slot accepts SD memory cards.
     const SD: bool;
+    /// Whether the slot accepts eMMC devices.
     const EMMC: bool;
 
     /// The result of a successful bring-up.
@@ -49,96 +53,99 @@ pub(super) trait Families {
 
     /// Brings the card from `idle` to `tran`. On failure `tried` is the timing whose switch failed,
     /// if there was one.
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed>;
 }
 
 /// The slot accepts SD memory cards and eMMC.
-pub(super) struct Any;
+#[derive(Debug)]
+pub struct OfAny<R = Card>(PhantomData<R>);
 /// The slot accepts only SD memory cards.
-pub(super) struct OnlySd;
+#[derive(Debug)]
+pub struct OfSd<R = Card>(PhantomData<R>);
 /// The slot accepts only eMMC.
-pub(super) struct OnlyEmmc;
+#[derive(Debug)]
+pub struct OfEmmc<R = Card>(PhantomData<R>);
 
-impl Families for Any {
+impl<R: Found> Families for OfAny<R> {
     const SD: bool = true;
     const EMMC: bool = true;
-    type Found = Card;
+    type Found = R;
 
-    fn target(found: &Card) -> Option<CardParams> {
-        Some(found.params)
+    fn target(found: &R) -> Option<CardParams> {
+        Some(found.params())
     }
 
-    fn identity(found: &Card) -> u32 {
-        found.identity()
+    fn identity(found: &R) -> u32 {
+        found.number()
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed> {
+    ) -> Result<R, Failed> {
         if let Some((v2, ocr)) = ask_sd(session).await? {
-            return sd::bring_up(session, options, v2, ocr, tried).await;
+            return sd::bring_up(session, options, v2, ocr, tried).await.map(R::of);
         }
         session.command(command::go_idle_state()).await?;
-        emmc::bring_up(session, options, tried).await
+        emmc::bring_up(session, options, tried).await.map(R::of)
     }
 }
 
-impl Families for OnlySd {
+impl<R: Found> Families for OfSd<R> {
     const SD: bool = true;
     const EMMC: bool = false;
-    type Found = Card;
+    type Found = R;
 
-    fn target(found: &Card) -> Option<CardParams> {
-        Some(found.params)
+    fn target(found: &R) -> Option<CardParams> {
+        Some(found.params())
     }
 
-    fn identity(found: &Card) -> u32 {
-        found.identity()
+    fn identity(found: &R) -> u32 {
+        found.number()
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed> {
+    ) -> Result<R, Failed> {
         match ask_sd(session).await? {
-            Some((v2, ocr)) => sd::bring_up(session, options, v2, ocr, tried).await,
+            Some((v2, ocr)) => sd::bring_up(session, options, v2, ocr, tried).await.map(R::of),
             None => session.fail(Error::NoCard),
         }
     }
 }
 
-impl Families for OnlyEmmc {
+impl<R: Found> Families for OfEmmc<R> {
     const SD: bool = false;
     const EMMC: bool = true;
-    type Found = Card;
+    type Found = R;
 
-    fn target(found: &Card) -> Option<CardParams> {
-        Some(found.params)
+    fn target(found: &R) -> Option<CardParams> {
+        Some(found.params())
     }
 
-    fn identity(found: &Card) -> u32 {
-        found.identity()
+    fn identity(found: &R) -> u32 {
+        found.number()
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed> {
-        emmc::bring_up(session, options, tried).await
+    ) -> Result<R, Failed> {
+        emmc::bring_up(session, options, tried).await.map(R::of)
     }
 }
 
 /// Makes one try to bring up the card, from power-up on.
-pub(super) async fn once<F: Families, B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn once<F: Families, L: Link>(
+    session: &mut Session<L>,
     options: &Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
@@ -153,9 +160,7 @@ pub(super) async fn once<F: Families, B: Platform, const N: usize>(
 }
 
 /// Returns whether the card is an SD card; if so, whether it supports CMD8, and its OCR.
-async fn ask_sd<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-) -> Result<Option<(bool, Ocr)>, Failed> {
+async fn ask_sd<L: Link>(session: &mut Session<L>) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = knows_cmd8(session).await?;
     match ask_memory(session, v2).await? {
         Some(ocr) => Ok(Some((v2, ocr))),
@@ -166,9 +171,7 @@ async fn ask_sd<B: Platform, const N: usize>(
 }
 
 /// Sends CMD8. Returns whether the card responds, so that it has version 2.00 or later.
-pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-) -> Result<bool, Failed> {
+pub(super) async fn knows_cmd8<L: Link>(session: &mut Session<L>) -> Result<bool, Failed> {
     for _ in 0..QUESTIONS {
         match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
             Ok(response) => {
@@ -191,8 +194,8 @@ pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
 
 /// Sends an ACMD41 that only inquires. Returns the OCR of the card's memory, or `None` if no memory
 /// responds. `known`: the card has responded to CMD8.
-pub(super) async fn ask_memory<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn ask_memory<L: Link>(
+    session: &mut Session<L>,
     known: bool,
 ) -> Result<Option<Ocr>, Failed> {
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
@@ -209,13 +212,17 @@ pub(super) async fn ask_memory<B: Platform, const N: usize>(
 
 /// Switches power off and on (unless the session keeps the power on), and sets the bus for a card
 /// in its initial state.
-pub(super) async fn power_cycle<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-) -> Result<(), Failed> {
+pub(super) fn power_cycle<L: Link>(
+    session: &mut Session<L>,
+) -> L::Stage<impl Future<Output = Result<(), Failed>>> {
+    L::stage(move || power_cycle_steps(session))
+}
+
+async fn power_cycle_steps<L: Link>(session: &mut Session<L>) -> Result<(), Failed> {
     let slowest_hz = session.slowest_hz();
     let low = session.asked(0, |host| host.caps().signal18_fixed.into()) != 0;
     session.rca = 0;
-    let warm = B::Profile::RECOVERS && core::mem::take(&mut session.warm);
+    let warm = L::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {
         let cold = [
             Line::Set(BusOp::PowerOff),

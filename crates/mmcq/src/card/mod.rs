@@ -7,12 +7,14 @@
 //! bring-up ends with a slower card rather than with an error. Afterwards [`supervise`] sends the
 //! commands that recovery and upkeep need, and brings up each card that is inserted.
 
-mod emmc;
+pub(crate) mod emmc;
 mod emmc_bus;
 mod extended_ops;
 pub mod extension;
-mod identify;
+pub(crate) mod found;
+pub(crate) mod identify;
 pub(crate) mod io;
+pub(crate) mod link;
 pub mod maintain;
 mod packed;
 pub mod partition;
@@ -22,7 +24,7 @@ pub mod quirk;
 mod rest;
 mod sd;
 mod sd_queue;
-mod session;
+pub(crate) mod session;
 mod speed;
 mod supervise;
 mod task_queue;
@@ -31,13 +33,13 @@ mod upkeep;
 
 use crate::engine::{Breach, CardParams, DmaBuf, Error};
 use crate::host::{Timing, Width};
-use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
 use crate::task::{Platform, Stack};
 pub use emmc::Emmc;
 pub use extended_ops::enable_extended_ops;
 pub use io::{FunctionInfo, IoCard};
+use link::Link;
 pub use packed::enable_packed;
 use protect::LockOp;
 use quirk::Quirks;
@@ -72,7 +74,7 @@ pub struct Options {
     /// again: [`LockOp::Unlock`]. [`LockOp::ForceErase`] erases a card whose password is lost; but
     /// the [supervisor](supervise) never erases a card that it initialises again. Without this
     /// option bring-up of a locked card fails with [`Error::Locked`]. Lean firmware
-    /// ([`Profile::RECOVERS`]) unlocks no card.
+    /// ([`Profile::RECOVERS`](crate::sched::Profile::RECOVERS)) unlocks no card.
     pub unlock: Option<&'static LockOp<'static>>,
     /// Whether to enable an eMMC's volatile write cache; then only a flush makes data durable. The
     /// cache of an SD card stays off, since the card may be removed at any moment, unless
@@ -211,7 +213,7 @@ pub fn bring_up<B: Platform, const N: usize>(
     scratch: DmaBuf,
     options: Options,
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> {
-    of_families::<identify::Any, B, N>(stack, scratch, options)
+    of_families::<identify::OfAny, B, N>(stack, scratch, options)
 }
 
 /// Brings up a card like [`bring_up`], for a slot that accepts only SD memory cards; no code for
@@ -221,7 +223,7 @@ pub fn bring_up_sd<B: Platform, const N: usize>(
     scratch: DmaBuf,
     options: Options,
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> {
-    of_families::<identify::OnlySd, B, N>(stack, scratch, options)
+    of_families::<identify::OfSd, B, N>(stack, scratch, options)
 }
 
 /// Brings up a soldered eMMC like [`bring_up`]; no code for SD cards is linked, and no command for
@@ -231,7 +233,7 @@ pub fn bring_up_emmc<B: Platform, const N: usize>(
     scratch: DmaBuf,
     options: Options,
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> {
-    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options)
+    of_families::<identify::OfEmmc, B, N>(stack, scratch, options)
 }
 
 /// Brings up an I/O card, with or without memory, like [`bring_up`]. If the card has memory
@@ -261,7 +263,7 @@ pub async fn bring_up_io<B: Platform, const N: usize>(
 async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
-    options: Options,
+    mut options: Options,
 ) -> (Result<F::Found, Error>, DmaBuf) {
     let given = scratch.len_bytes();
     if given < SCRATCH_BYTES {
@@ -269,10 +271,8 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     }
     let mut session = Session::new(stack, scratch);
     stack.enter((), |engine| engine.set_card_params(None));
-    let result = attempts::<F, B, N>(&mut session, options, FRESH_STARTS).await.map_err(|Failed| {
-        // If something has responded, the error tells more.
-        if session.heard_nothing() { Error::NoCard } else { session.error }
-    });
+    let result = attempts::<F, _>(&mut session, &mut options, FRESH_STARTS).await;
+    let result = result.map_err(|Failed| session.reason());
     match &result {
         Ok(found) => {
             let params = F::target(found);
@@ -289,35 +289,33 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
 
 /// Largest number of restarts of bring-up from power-up, after failures before a faster timing was
 /// selected. So a single fault does not end bring-up.
-const FRESH_STARTS: u32 = 3;
+pub(crate) const FRESH_STARTS: u32 = 3;
 /// Time since the begin of bring-up, in nanoseconds. A failure after this time, before a faster
 /// timing was selected, ends bring-up, because the card will not become ready.
 const FRESH_START_NS: u64 = 1_000_000_000;
 
 /// Brings a card from power-up to `tran`, with at most `fresh` restarts.
-async fn attempts<F: identify::Families, B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    mut options: Options,
+pub(crate) async fn attempts<F: identify::Families, L: Link>(
+    session: &mut Session<L>,
+    options: &mut Options,
     mut fresh: u32,
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
-    let until_ns = session.stack.now_ns().saturating_add(FRESH_START_NS);
+    let until_ns = session.link.now_ns().saturating_add(FRESH_START_NS);
     // Each turn but the last does one of three things: it tries a timing a second time, excludes at
     // least one more timing, or uses one of the `fresh` restarts. So the number of turns is
     // bounded.
     for _ in 0..2 * Timing::COUNT + FRESH_STARTS as usize {
         let mut tried = None;
-        match identify::once::<F, B, N>(session, &options, &mut tried).await {
+        match identify::once::<F, L>(session, options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 // A single lost response does not prove that the timing fails, so try it again.
-                Some(timing) if B::Profile::RECOVERS && timing != Timing::Legacy && failed != tried => {
-                    failed = tried
-                }
+                Some(timing) if L::RECOVERS && timing != Timing::Legacy && failed != tried => failed = tried,
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }
-                _ if fresh > 0 && session.is_passing() && session.stack.now_ns() < until_ns => {
+                _ if fresh > 0 && session.is_passing() && session.link.now_ns() < until_ns => {
                     (fresh, session.starts) = (fresh - 1, session.starts + 1);
                 }
                 _ => return Err(Failed),

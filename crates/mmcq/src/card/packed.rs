@@ -1,5 +1,6 @@
 //! Packed commands of an eMMC [eMMC 6.6.29].
 
+use super::link::Queued;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error};
@@ -66,7 +67,7 @@ pub async fn enable_packed<B: Platform, const N: usize>(
 
 /// Sets the device to report failures of packed commands. Then returns the largest number of
 /// entries in a packed write, and in a packed read.
-async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(u8, u8), Failed> {
+async fn most<B: Platform, const N: usize>(session: &mut Queued<'_, B, N>) -> Result<(u8, u8), Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {
         let has = ext.ext_csd_rev() >= REV_4_5;
@@ -82,7 +83,7 @@ async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> R
 
 /// Sets the device to report a failed packed command, until its next initialisation.
 pub(super) async fn tell_failures<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
 ) -> Result<(), Failed> {
     let tells = emmc::switch(SwitchMode::SetBits, index::EXCEPTION_EVENTS_CTRL, PACKED_FAILURE, 0);
     session.busy_command(tells, SWITCH_NS).await.map(|_| ())

@@ -3,6 +3,7 @@
 //! Before sleep or power-off, these functions flush everything that was written and remove the card
 //! from the engine. So the engine refuses requests that arrive later.
 
+use super::link::Queued;
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
 use crate::engine::{Abilities, Breach, CardNumber, CardParams, DmaBuf, Error, Kind, Request};
@@ -148,7 +149,7 @@ async fn await_supervisor<B: Platform, const N: usize>(stack: &Stack<B, N>) -> R
 }
 
 async fn notify<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &Card,
     off: Off,
 ) -> Result<(), Failed> {
@@ -177,7 +178,7 @@ struct Times {
     sleep_ns: u64,
 }
 
-async fn times<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Times, Failed> {
+async fn times<B: Platform, const N: usize>(session: &mut Queued<'_, B, N>) -> Result<Times, Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let times = ExtCsd::parse(session.bytes()?).map(|ext| Times {
         switch_ns: ext.generic_cmd6_time_ns(),
@@ -249,7 +250,7 @@ pub async fn sleep<B: Platform, const N: usize>(
 
 /// Sends CMD7 and CMD5. Returns the longest time of CMD5 in nanoseconds.
 pub(super) async fn fall_asleep<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
 ) -> Result<u64, Failed> {
     let sleep_ns = times(session).await?.sleep_ns.clamp(SLEEP_NS_MIN, limits::SLEEP_NS);
     session.command(command::select_card(0)).await?;
@@ -288,7 +289,7 @@ const WAKE_TRIES: u32 = 2;
 /// Sends CMD5 and CMD7, and reads the status that shows whether the device is back in `tran`.
 /// `sleep_ns`: longest time in ns that the device needs to wake up.
 pub(super) async fn wake<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     sleep_ns: u64,
 ) -> Result<(), Failed> {
     for _ in 0..WAKE_TRIES {

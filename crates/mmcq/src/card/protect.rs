@@ -4,12 +4,12 @@
 //! cannot be undone, or a lock that excludes everyone without the password, needs an
 //! [`Irreversible`].
 
+use super::link::Link;
 use super::maintain::switch;
 use super::partition::Area;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, Breach, DmaBuf, Error, Irreversible, Kind, Request};
-use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::ext_csd::index;
 use crate::spec::response::R1;
@@ -172,10 +172,7 @@ pub async fn lock<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-async fn told<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    op: &LockOp<'_>,
-) -> Result<(), Failed> {
+async fn told<L: Link>(session: &mut Session<L>, op: &LockOp<'_>) -> Result<(), Failed> {
     let limit_ns = if matches!(op, LockOp::ForceErase(_)) { limits::FORCE_ERASE_NS } else { LOCK_NS };
     let status = session.lock(|block| op.fill(block), limit_ns).await?.0;
     judged(status, op).or_else(|error| session.fail(error))
@@ -196,15 +193,15 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
 
 /// Handles a card that cannot be selected during bring-up: if the reason is a lock, and `unlock`
 /// has the password, unlocks the card.
-pub(super) async fn open<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn open<L: Link>(
+    session: &mut Session<L>,
     unlock: Option<&'static LockOp<'static>>,
 ) -> Result<(), Failed> {
     let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
     let mut opening = pin!(told(session, op));
     // Written by hand: a compiler keeps all code that an `async` function waits for, and lean
     // firmware must not contain this code.
-    poll_fn(|context| match B::Profile::RECOVERS {
+    poll_fn(|context| match L::RECOVERS {
         true => opening.as_mut().poll(context),
         false => Poll::Ready(Err(Failed)),
     })

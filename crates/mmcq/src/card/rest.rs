@@ -5,8 +5,9 @@
 //! while. Requests that arrive during the rest wait in the queue until the supervisor has woken the
 //! card. Waking takes one change of the clock; for a sleeping eMMC also CMD5, CMD7 and CMD13.
 
+use super::link::Queued;
 use super::power::{fall_asleep, wake};
-use super::session::{Failed, Session};
+use super::session::Failed;
 use super::{Card, Family, emmc, supervise};
 use crate::engine::{DmaBuf, Kind, Request};
 use crate::host::BusOp;
@@ -71,11 +72,11 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 /// Lets the card rest until a request arrives, then wakes it. If the card does not wake, the
 /// request fails, and recovery starts.
 pub(super) async fn until_needed<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     rest: Rest,
     card: &Card,
 ) -> Result<(), Failed> {
-    let stack = session.stack;
+    let stack = session.link;
     let mut begun = Begun { stack, clock_hz: card.clock_hz, asleep: false };
     let sleeps = matches!((rest, card.family), (Rest::Sleep { .. }, Family::Emmc(_)));
     let mut sleep_ns = None;

@@ -1,20 +1,19 @@
 //! Initialisation of SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
 use super::identify::power_cycle;
+use super::link::{Link, Registers};
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Line, OnMoreLines, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{Breach, CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
-use crate::sched::Profile;
 use crate::spec::command::{self, sd as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::response::Ocr;
 use crate::spec::scr::{Scr, SdVersion};
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::sd as limits;
-use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Time between two ACMD41, in nanoseconds.
@@ -64,8 +63,8 @@ impl Sd {
     }
 }
 
-pub(super) async fn bring_up<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+pub(super) async fn bring_up<L: Link>(
+    session: &mut Session<L>,
     options: &Options,
     v2: bool,
     inquiry: Ocr,
@@ -76,7 +75,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         return session.refuse(Breach::SdVoltage);
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
-    let may_18 = v2
+    let may_18 = L::TUNES
+        && v2
         && bounds.signal18
         && bounds.width(Width::W4) == Width::W4
         && uhs.iter().any(|&timing| bounds.allow(timing));
@@ -86,7 +86,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if switches == 0 || !ocr.s18a() {
             break (ocr, false);
         }
-        if OnMoreLines::<B, _>::of(voltage_switch(session, true)).await.is_ok() {
+        if OnMoreLines::<L, _>::of(voltage_switch(session, true)).await.is_ok() {
             break (ocr, true);
         }
         // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. After the power
@@ -115,16 +115,23 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         (csd.blocks(), csd.classes.has(CLASS_SWITCH), csd.perm_write_protect || csd.tmp_write_protect)
     };
     match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
-        Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if L::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(limits::max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;
-    let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
-    session.copy(&mut sd.scr)?;
+    let mut kept = L::Registers::NONE;
+    let mut signal18 = signal18;
+    if let Some(sd) = kept.sd() {
+        session.copy(&mut sd.scr)?;
+    }
     let (is_wide, has_switch, counts) = {
-        let scr = session.parsed(Scr::parse(&sd.scr))?;
+        let scr = match kept.sd() {
+            Some(sd) => Scr::parse(&sd.scr),
+            None => Scr::parse(session.bytes()?),
+        };
+        let scr = session.parsed(scr)?;
         (scr.width4, has_switch && scr.version >= SdVersion::V1_10, scr.cmd23)
     };
     let mut width = Width::W1;
@@ -136,28 +143,42 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         width = Width::W4;
     }
     // The SD status is not required, so it is not read any more after several restarts.
-    if session.starts < WITHOUT_STATUS {
+    if L::KEEPS && session.starts < WITHOUT_STATUS {
         session.register(cmd::sd_status(), true, 64).await?;
-        session.copy(&mut sd.ssr)?;
+        if let Some(sd) = kept.sd() {
+            session.copy(&mut sd.ssr)?;
+        }
     }
 
     let mut timing = Timing::Legacy;
     if has_switch && session.starts < WITHOUT_SWITCH {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
-        session.copy(&mut sd.switch)?;
-        if B::Profile::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
+        if let Some(sd) = kept.sd() {
+            session.copy(&mut sd.switch)?;
+        }
+        if L::RECOVERS
+            && may_18
+            && !signal18
+            && kept.sd().is_some_and(|sd| has_uhs(&SwitchStatus::parse(&sd.switch)))
+        {
             // The card offered no switch to 1.8 V, but UHS-I modes. Its supply was not switched off
             // since its lines went to 1.8 V, so only the host must switch.
-            sd.signal18 = OnMoreLines::<B, _>::of(voltage_switch(session, false)).await.is_ok();
-            if !sd.signal18 {
+            signal18 = OnMoreLines::<L, _>::of(voltage_switch(session, false)).await.is_ok();
+            if !signal18 {
                 session.bus(BusOp::Signal18(false)).await?;
             }
         }
-        let signal18 = sd.signal18;
-        let chosen = choose(&bounds, &SwitchStatus::parse(&sd.switch), signal18, width);
+        let offered = match kept.sd() {
+            Some(sd) => &sd.switch,
+            None => session.bytes()?,
+        };
+        let chosen = choose(&bounds, &SwitchStatus::parse(offered), signal18, width);
         if let Some((best, function)) = chosen {
             *tried = Some(best);
-            if B::Profile::RECOVERS && signal18 {
+            if L::RECOVERS
+                && signal18
+                && let Some(sd) = kept.sd()
+            {
                 let offered = SwitchStatus::parse(&sd.switch);
                 let set = uhs::before(options, &offered, best, session.supply_ma());
                 session.register(cmd::switch_func(set), false, 64).await?;
@@ -173,13 +194,13 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
 
     let Some(sectors) = sectors else { return session.refuse(Breach::NoSize) };
     // Lean firmware never sends CMD23, so it needs no list of cards that fail with CMD23.
-    let quirks = if B::Profile::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
+    let quirks = if L::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = is_protected || session.asked(0, |host| host.write_protected().into()) != 0;
     let target = CardParams {
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
-        count: B::Profile::RECOVERS && counts && !quirks.has(Quirks::NO_COUNT),
+        count: L::RECOVERS && counts && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
         // No CSD declares a longer time than the standard's own limits.
         read_timeout_ns: options.sd_read_ns.max(limits::READ_NS),
@@ -190,7 +211,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         emmc: false,
     };
     Ok(Card {
-        family: Family::Sd(sd),
+        family: Family::Sd(kept.into_sd(v2, signal18)),
         cid,
         csd: csd_words,
         ocr: ocr.0,
@@ -216,15 +237,15 @@ const fn reach(ocr: Ocr) -> u64 {
 /// Sends ACMD41 until the card has powered up, and returns its OCR. `v2`: the card has responded to
 /// CMD8. `inquiry`: the voltages that the card reported before. `s18r`: requests the switch to 1.8
 /// V.
-async fn power_up<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn power_up<L: Link>(
+    session: &mut Session<L>,
     v2: bool,
     inquiry: Ocr,
     s18r: bool,
 ) -> Result<Ocr, Failed> {
     let voltages = inquiry.voltages() & Ocr::V27_36;
     let xpc = match session.supply_ma() {
-        _ if B::Host::ONE_LINE => false,
+        _ if L::Host::ONE_LINE => false,
         // The current is not known; a host for UHS-I is assumed to supply it.
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
@@ -246,10 +267,7 @@ async fn power_up<B: Platform, const N: usize>(
 /// voltage changes, and has released all of them at the end. Without `asks` only the host switches,
 /// since the card already uses 1.8 V. The reason of a failure is not returned: the caller
 /// power-cycles the card, and continues at 3.3 V.
-pub(super) async fn voltage_switch<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    asks: bool,
-) -> Result<(), Failed> {
+pub(super) async fn voltage_switch<L: Link>(session: &mut Session<L>, asks: bool) -> Result<(), Failed> {
     if asks {
         session.status_of(cmd::voltage_switch()).await?;
         session.pause(limits::VOLTAGE_LINES_LOW_NS).await?;
@@ -296,10 +314,7 @@ pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
 }
 
 /// Finds a new sampling point in the present access mode.
-pub(super) async fn retune<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
-    timing: Timing,
-) -> Result<(), Failed> {
+pub(super) async fn retune<L: Link>(session: &mut Session<L>, timing: Timing) -> Result<(), Failed> {
     let timings = session.asked(0, |host| host.caps().timings.into()) as u16;
     if !tuned(timing, timings) {
         return session.fail(Error::Unsupported);
@@ -311,8 +326,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
 
 /// Switches the card to an access mode (number `function` of CMD6's group 1), then host and clock
 /// to the timing `timing`, and tunes if that is needed. Returns the clock in hertz.
-async fn switch<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+async fn switch<L: Link>(
+    session: &mut Session<L>,
     bounds: &Bounds,
     timing: Timing,
     function: u8,
@@ -323,9 +338,9 @@ async fn switch<B: Platform, const N: usize>(
     }
     let clock_hz = bounds.clock(limits::max_hz(timing));
     session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;
-    if !B::Host::ONE_LINE && tuned(timing, bounds.timings) {
+    if !L::Host::ONE_LINE && L::TUNES && tuned(timing, bounds.timings) {
         let tuning = session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS);
-        OnMoreLines::<B, _>::of(tuning).await?;
+        OnMoreLines::<L, _>::of(tuning).await?;
     }
     session.status_of(command::send_status(session.rca)).await?;
     Ok(clock_hz)

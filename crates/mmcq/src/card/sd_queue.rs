@@ -6,6 +6,7 @@
 //! can check the queue before its first use.
 
 use super::extension;
+use super::link::Queued;
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
@@ -91,12 +92,12 @@ pub async fn enable_sd_task_queue<B: Platform, const N: usize>(
 }
 
 async fn enable<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &Card,
     how: SdQueue,
 ) -> Result<u8, Failed> {
     let listed = how.any || card.params.quirks.has(Quirks::SD_QUEUE_WORKS);
-    let target = session.stack.with(|engine| engine.card_params().copied());
+    let target = session.link.with(|engine| engine.card_params().copied());
     let flush = target.filter(|target| !target.emmc && !target.extended_address).map(|target| target.flush);
     let (Family::Sd(_), Some(FlushBy::SdCache { at, .. }), true) = (&card.family, flush, listed) else {
         return Ok(0);
@@ -121,7 +122,7 @@ async fn enable<B: Platform, const N: usize>(
         }
     }
     let queue = SdTaskQueue { depth, sequential: how.sequential, writes: how.writes };
-    let has = session.stack.with(|engine| {
+    let has = session.link.with(|engine| {
         let meant = engine.is_meant(session.card);
         meant.then(|| engine.set_sd_task_queue(queue))
     });
@@ -134,7 +135,7 @@ async fn enable<B: Platform, const N: usize>(
 
 /// Writes the register that switches the queue, and waits until it reads as written.
 async fn switch_to<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     switch: Extension,
     value: u8,
 ) -> Result<(), Failed> {
@@ -160,7 +161,7 @@ struct Tested {
 /// `sectors` blocks: first without the queue, then as tasks of the queue, at most `depth` at a
 /// time. The checksums of the data must be the same. `switch`: register that switches the queue.
 async fn test<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     switch: Extension,
     sectors: u64,
     depth: u8,
@@ -192,7 +193,7 @@ async fn test<B: Platform, const N: usize>(
 }
 
 async fn in_queue<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     tasks: &[Tested; TOGETHER],
     count: usize,
     blocks: u32,

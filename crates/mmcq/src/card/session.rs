@@ -1,21 +1,19 @@
 //! The exchange of commands between bring-up and a card, one at a time.
 //!
 //! Bring-up waits for a card at about eighty places in its code, each time by the same small future
-//! ([`Exchange`]). If a step fails, the session stores the error, and `?` returns only a marker
+//! ([`CardExchange`]). If a step fails, the session stores the error, and `?` returns only a marker
 //! without a size. This halves the code of bring-up.
 
-use super::Card;
-use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
+use super::link::{Answer, Link};
+use crate::engine::{BLOCK_BYTES, Breach, CardNumber, Completion, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
-use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, Response, State};
-use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
 use core::marker::PhantomData;
 use core::pin::Pin;
-use core::task::{Context, Poll, ready};
+use core::task::{Context, Poll, Waker, ready};
 
 /// Longest time of a command and its response, in nanoseconds; at the slowest identification clock
 /// both take about a millisecond.
@@ -38,23 +36,35 @@ const MISSED_MAX: u8 = 3;
 const PROGRAM_NS: u64 = 500_000_000;
 
 /// Returns the number of polls for a card that may be busy for `timeout_ns`.
-fn questions(timeout_ns: u64) -> u32 {
-    u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1)
+fn questions<L: Link>(timeout_ns: u64) -> u32 {
+    if !L::BLOCKS {
+        return u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1);
+    }
+    // Two steps, since a division of 64 bits is long code. No card is waited for as long as the first
+    // step can tell.
+    let intervals = u32::try_from(timeout_ns >> 6).unwrap_or(u32::MAX) / (BUSY_INTERVAL_NS >> 6) as u32;
+    intervals.saturating_add(1)
+}
+
+/// Returns whether a card in this state is no longer busy.
+fn is_over<L: Link>(state: State) -> bool {
+    if L::STRICT { state == State::Tran } else { state != State::Prg }
 }
 
 /// An action of bring-up that sends no command.
 #[derive(Clone, Copy)]
-pub(super) enum Line {
+pub enum Line {
     Set(BusOp),
     /// Waits for this number of nanoseconds.
     Pause(u32),
 }
 
-/// A future that is linked only for hosts with more than one data line. It is written by hand,
+/// A future that is linked only for hosts with more than one data line, where 1.8 V and tuning may
+/// be used. It is written by hand,
 /// because a compiler does not remove code that an `async` function waits for.
-pub(super) struct OnMoreLines<B, F>(F, PhantomData<fn() -> B>);
+pub(super) struct OnMoreLines<L, F>(F, PhantomData<fn() -> L>);
 
-impl<B: Platform, F> OnMoreLines<B, F> {
+impl<L: Link, F> OnMoreLines<L, F> {
     #[inline(always)]
     pub fn of(future: F) -> Self {
         OnMoreLines(future, PhantomData)
@@ -62,12 +72,12 @@ impl<B: Platform, F> OnMoreLines<B, F> {
 }
 
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
-impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines<B, F> {
+impl<L: Link, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines<L, F> {
     type Output = Result<(), Failed>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if B::Host::ONE_LINE {
+        if L::Host::ONE_LINE || !L::TUNES {
             return Poll::Ready(Err(Failed));
         }
         // SAFETY: the field is pinned whenever the whole value is: nothing moves the field, the
@@ -79,11 +89,12 @@ impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines
 
 /// Marker of a failed step; [`Session::error`] has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed;
+pub struct Failed;
 
 /// The exchange of commands with one card, one command at a time.
-pub(super) struct Session<'a, B: Platform, const N: usize> {
-    pub stack: &'a Stack<B, N>,
+pub struct Session<L: Link> {
+    /// What carries the exchanges out.
+    pub link: L,
     /// Memory for register data; empty while a request uses it.
     scratch: DmaBuf,
     /// The card's relative address; 0 before it has one.
@@ -92,7 +103,8 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// that stands for any card.
     pub card: CardNumber,
     /// The exchange in progress, if there is one: a command, a bus operation or a pause.
-    op: Option<RequestFuture<'a, B, N>>,
+    op: Option<L::Exchange>,
+    answer: L::Answer,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
     /// Whether the exchange is a command with a response.
@@ -119,14 +131,15 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     pub error: Error,
 }
 
-impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
-    pub fn new(stack: &'a Stack<B, N>, scratch: DmaBuf) -> Self {
+impl<L: Link> Session<L> {
+    pub fn new(link: L, scratch: DmaBuf) -> Self {
         Session {
-            stack,
+            link,
             scratch,
             rca: 0,
             card: CardNumber::ANY,
             op: None,
+            answer: L::Answer::default(),
             judged: false,
             asks: false,
             heard: false,
@@ -140,21 +153,19 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Starts a session with `card`. If another card has taken its place, no command is sent to
-    /// that card.
-    pub fn with(stack: &'a Stack<B, N>, scratch: DmaBuf, card: &Card) -> Self {
-        let number = stack.with(|engine| engine.number_of(card.identity()));
-        Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
-    }
-
-    /// Returns whether the session's card is no longer the one in the slot: it was taken out or
-    /// replaced.
-    pub fn is_over(&self) -> bool {
-        self.stack.with(|engine| !engine.is_meant(self.card))
-    }
-
     pub fn into_scratch(self) -> DmaBuf {
         self.scratch
+    }
+
+    /// Takes the memory for register data, and leaves none.
+    pub fn take_scratch(&mut self) -> DmaBuf {
+        self.scratch.take()
+    }
+
+    /// Returns why a bring-up has failed: if something has responded, the error of the last step
+    /// tells more than that there is no card.
+    pub fn reason(&self) -> Error {
+        if self.heard_nothing() { Error::NoCard } else { self.error }
     }
 
     /// Returns the size in bytes of the buffer into which the card's registers are read.
@@ -201,7 +212,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Excuses one missing response: returns true, and sets `lost`, if the last command had no
     /// response and `lost` was not set.
     pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
-        B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
+        L::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
     }
 
     /// Returns whether another try may succeed after the last failed step. False: there is no card,
@@ -215,13 +226,22 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     #[inline(never)]
-    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
+    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> CardExchange<'_, L> {
         self.judged = judged;
         self.asks = matches!(kind, Kind::Raw { phase, .. } if phase.command.resp != Resp::None);
-        let urgent = B::Profile::RECOVERS && self.urgent;
+        let urgent = L::RECOVERS && self.urgent;
         let request = Request { urgent, ..Request::new(kind, buf).for_card(self.card) };
-        self.op = Some(self.stack.request(request));
-        Exchange { session: self }
+        let op = self.link.begin(request);
+        if L::BLOCKS {
+            let mut op = op;
+            if let Poll::Ready(done) = Pin::new(&mut op).poll(&mut Context::from_waker(Waker::noop())) {
+                let result = self.judge(done);
+                self.answer.set(result);
+            }
+        } else {
+            self.op = Some(op);
+        }
+        CardExchange { session: self }
     }
 
     #[inline(never)]
@@ -231,49 +251,55 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         command: Command,
         timeout_ns: u64,
         judged: bool,
-    ) -> Exchange<'_, 'a, B, N> {
+    ) -> CardExchange<'_, L> {
         let phase = Phase::of(command);
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
     /// Requests the bus operation `op`, such as a new clock or width.
-    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
+    pub fn bus(&mut self, op: BusOp) -> CardExchange<'_, L> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
 
     /// Waits for `ns` nanoseconds.
-    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
-        if B::Profile::RECOVERS && self.urgent {
-            // Tell the engine, which waits for the card, that the supervisor still works.
-            let now_ns = self.stack.now_ns();
-            self.stack.with(|engine| engine.extend_help(now_ns));
+    pub fn pause(&mut self, ns: u64) -> CardExchange<'_, L> {
+        if L::RECOVERS && self.urgent {
+            self.link.note_work();
         }
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
     /// Sends a command, and leaves the check of its response to the caller.
-    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn command(&mut self, command: Command) -> CardExchange<'_, L> {
         self.send(None, command, COMMAND_NS, false)
     }
 
     /// Sends a command with an R1 that must show no error of its own or of earlier commands.
-    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn status_of(&mut self, command: Command) -> CardExchange<'_, L> {
         self.send(None, command, COMMAND_NS, true)
     }
 
     /// Sends a command like [`command`](Self::command), after CMD55.
-    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn app_command(&mut self, command: Command) -> CardExchange<'_, L> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
     /// Sends a command like [`status_of`](Self::status_of), after CMD55.
-    pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+    pub fn app_status_of(&mut self, command: Command) -> CardExchange<'_, L> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
     }
 
     /// Sends a command with R1b, waits at most `timeout_ns` nanoseconds for the end of busy, and
     /// checks the status after it.
-    pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
+    pub fn busy_command(
+        &mut self,
+        command: Command,
+        timeout_ns: u64,
+    ) -> L::Stage<impl Future<Output = Result<(), Failed>>> {
+        L::stage(move || self.busy_command_steps(command, timeout_ns))
+    }
+
+    async fn busy_command_steps(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         self.wait_ready(timeout_ns).await
     }
@@ -281,7 +307,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Starts a command with R1b whose busy may last `timeout_ns`. The first wait for an interrupt
     /// is shorter ([`BUSY_LOOK_NS`]). If busy has not ended then, the step is [late](Self::late),
     /// and the caller polls the card's status.
-    fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
+    fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> CardExchange<'_, L> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
@@ -297,7 +323,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             BusyDetect::Status if command.index == SLEEP_AWAKE => self.pause(timeout_ns).await.map(|_| ()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             _ => {
-                for _ in 0..questions(timeout_ns) {
+                for _ in 0..questions::<L>(timeout_ns) {
                     if !self.dat0_busy() {
                         return Ok(());
                     }
@@ -309,7 +335,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Carries out these changes of the bus and these pauses, one after the other.
-    pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
+    pub fn lines(&mut self, steps: &[Line]) -> L::Stage<impl Future<Output = Result<(), Failed>>> {
+        L::stage(move || self.lines_steps(steps))
+    }
+
+    async fn lines_steps(&mut self, steps: &[Line]) -> Result<(), Failed> {
         for &step in steps {
             let kind = match step {
                 Line::Set(op) => Kind::Bus(op),
@@ -323,8 +353,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Returns what `question` reads from the host. If the call comes from inside another call of
     /// the stack, returns `nested` instead. One function serves all such reads, to save code size.
     #[inline(never)]
-    pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
-        self.stack.enter(nested, |engine| question(engine.host()))
+    pub fn asked(&self, nested: u32, question: fn(&L::Host) -> u32) -> u32 {
+        self.link.ask_host(nested, question)
     }
 
     /// Returns the slowest clock of the controller.
@@ -335,20 +365,24 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Returns how the controller detects the end of busy.
     #[inline(never)]
     fn busy_detect(&self) -> BusyDetect {
-        self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
+        self.link.ask_host(Caps::NONE.busy, |host| host.caps().busy)
     }
 
     /// Waits until the card has left the state `prg`, at most for `timeout_ns`; otherwise fails
     /// with [`Error::Silent`]. If the controller has detected the end of busy, this takes a single
     /// CMD13.
-    pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
+    pub fn wait_ready(&mut self, timeout_ns: u64) -> L::Stage<impl Future<Output = Result<(), Failed>>> {
+        L::stage(move || self.wait_ready_steps(timeout_ns))
+    }
+
+    async fn wait_ready_steps(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
         let mut missed = 0;
-        for _ in 0..questions(timeout_ns) {
+        for _ in 0..questions::<L>(timeout_ns) {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 match self.status_of(command::send_status(self.rca)).await {
-                    Ok(status) if status.r1().current_state() != State::Prg => return Ok(()),
-                    Err(Failed) if !B::Profile::RECOVERS || !self.asks_again(&mut missed) => {
+                    Ok(status) if is_over::<L>(status.r1().current_state()) => return Ok(()),
+                    Err(Failed) if !L::RECOVERS || !self.asks_again(&mut missed) => {
                         return Err(Failed);
                     }
                     Ok(_) | Err(Failed) => {}
@@ -378,7 +412,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Returns the current that the host's supply can give the card, in mA; 0 if not known. Lean
     /// firmware always returns 0.
     pub fn supply_ma(&self) -> u16 {
-        if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
+        if L::RECOVERS { self.asked(0, |host| host.supply_ma().into()) as u16 } else { 0 }
     }
 
     /// Returns whether DAT3 to DAT0 have these levels: bit n of `levels` is the level of DATn.
@@ -389,7 +423,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// Reads `bytes` bytes (at most 512) of register data by a command, after CMD55 if `app`.
     /// [`bytes`](Self::bytes) returns them afterwards.
     #[inline(never)]
-    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, B, N> {
+    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> CardExchange<'_, L> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let prefix = app.then_some(command::app_cmd(self.rca));
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -398,17 +432,29 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Reads `blocks` blocks of 512 bytes by a command that ends by itself.
-    pub fn blocks(&mut self, command: Command, blocks: u32) -> Exchange<'_, 'a, B, N> {
+    pub fn blocks(&mut self, command: Command, blocks: u32) -> CardExchange<'_, L> {
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks };
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
+    /// Carries out a read or write of blocks, without its memory's first `skip` bytes.
+    pub fn transfer(&mut self, phase: Phase, timeout_ns: u64, skip: u32) -> CardExchange<'_, L> {
+        let buf = self.scratch.take().after(skip);
+        self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, buf, true)
+    }
+
+    /// Sends CMD12 after the data of a transfer, and leaves the check of its response to the
+    /// caller.
+    pub fn stopped(&mut self, timeout_ns: u64) -> CardExchange<'_, L> {
+        self.send(None, command::stop_transmission(), timeout_ns, false)
+    }
+
     /// Writes a block from the scratch memory by `command`; the first byte of the block is set to
     /// `first`. The card may take `timeout_ns` nanoseconds for the data and the busy.
     #[inline(never)]
-    pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
+    pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> CardExchange<'_, L> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         if let Some(byte) = page.first_mut() {
             *byte = first;
@@ -449,7 +495,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             Err(Failed) if late.is_some() => 0,
             sent => sent?.r1().0 & R1::ERRORS,
         };
-        for _ in 0..questions(timeout_ns) {
+        for _ in 0..questions::<L>(timeout_ns) {
             let status = self.command(command::send_status(self.rca)).await?.r1();
             seen |= status.0 & R1::ERRORS;
             if status.ready_for_data() && status.current_state() != State::Prg {
@@ -502,7 +548,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
             let silent = block.is_err() && matches!(self.error, Error::Host(fault) if no_response(fault));
-            if B::Profile::RECOVERS {
+            if L::RECOVERS {
                 heard = heard.saturating_add(if silent { -1 } else { 1 });
             }
             match block {
@@ -522,7 +568,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             self.bus(BusOp::ResetAll).await?;
             (heard, gone) = (-1, false);
         }
-        match (gone, !B::Profile::RECOVERS || heard >= 0) {
+        match (gone, !L::RECOVERS || heard >= 0) {
             (true, _) => Err(Failed),
             (false, true) => self.refuse(Breach::NoSamplingPoint),
             (false, false) => self.fail(Error::Silent),
@@ -541,7 +587,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, B, N> {
+    fn tuning_block(&mut self, command: Command, bytes: u16) -> CardExchange<'_, L> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
         let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
@@ -551,44 +597,62 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
 /// A command to the card as a future, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
-pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
-    session: &'s mut Session<'a, B, N>,
+pub struct CardExchange<'s, L: Link> {
+    session: &'s mut Session<L>,
 }
 
-impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
+impl<L: Link> Future for CardExchange<'_, L> {
     type Output = Result<Response, Failed>;
 
-    #[inline(never)]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let session = &mut *self.session;
-        let Some(op) = &mut session.op else { return Poll::Pending };
-        let done = ready!(Pin::new(op).poll(context));
-        session.op = None;
-        let patient = core::mem::take(&mut session.patient);
-        let silent = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
-        session.heard |= session.asks && !matches!(done.result, Err(Error::Host(fault)) if silent(fault));
-        if done.buf.len_bytes() > 0 {
-            session.scratch = done.buf;
+        if L::BLOCKS {
+            // The compiler sees that bring-up never waits here, and makes plain code of it.
+            return Poll::Ready(self.session.answer.get());
         }
-        Poll::Ready(match done.result {
+        self.session.look(context)
+    }
+}
+
+impl<L: Link> Session<L> {
+    /// Polls the exchange in progress, and judges its result.
+    #[inline(never)]
+    fn look(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Failed>> {
+        let Some(op) = &mut self.op else { return Poll::Pending };
+        let done = ready!(Pin::new(op).poll(context));
+        Poll::Ready(self.judge(done))
+    }
+
+    #[inline(always)]
+    fn judge(&mut self, done: Completion) -> Result<Response, Failed> {
+        if !L::BLOCKS {
+            self.op = None;
+        }
+        let patient = core::mem::take(&mut self.patient);
+        let silent = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
+        self.heard |= self.asks && !matches!(done.result, Err(Error::Host(fault)) if silent(fault));
+        if done.buf.len_bytes() > 0 {
+            self.scratch = done.buf;
+        }
+        match done.result {
             // Errors that any R1 of the bring-up may show. Bit 7 is reserved on SD cards, so
             // `SWITCH_ERROR` is not in the mask.
-            Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
+            Ok(output) if self.judged && output.response.r1().0 & JUDGED != 0 => {
                 let status = output.response.r1().0;
                 let locked = status & R1::CARD_IS_LOCKED != 0;
-                session.fail(if locked { Error::Locked } else { Error::Card(status) })
+                self.fail(if locked { Error::Locked } else { Error::Card(status) })
             }
             Ok(output) => {
-                session.tuned = output.is_tuned();
+                self.tuned = output.is_tuned();
                 Ok(output.response)
             }
             Err(Error::Host(fault))
                 if patient && fault.cause == Cause::Timeout && fault.stage != Stage::Command =>
             {
-                session.late = true;
+                self.late = true;
                 Ok(Response::short(0))
             }
-            Err(error) => session.fail(error),
-        })
+            Err(error) => self.fail(error),
+        }
     }
 }

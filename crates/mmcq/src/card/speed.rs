@@ -1,9 +1,9 @@
 //! Bus timings that host and card share, the fastest first.
 
+use super::link::Link;
 use super::session::Session;
 use super::{Card, Options};
-use crate::host::{Caps, Timing, Width};
-use crate::task::Platform;
+use crate::host::{Caps, Host, Timing, Width};
 
 /// Returns, as bits, `timing` and the timings to which a card can switch only from `timing`.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
@@ -51,8 +51,12 @@ pub(super) struct Bounds {
     pub fixed18: bool,
 }
 
+/// The timings at 3.3 V without tuning, as the bits of [`Caps::timings`].
+const PLAIN: u16 =
+    Caps::timing_bit(Timing::Legacy) | Caps::timing_bit(Timing::HighSpeed) | Caps::timing_bit(Timing::Ddr52);
+
 impl Bounds {
-    pub fn of<B: Platform, const N: usize>(session: &Session<'_, B, N>, options: &Options) -> Self {
+    pub fn of<L: Link>(session: &Session<L>, options: &Options) -> Self {
         let nothing = Bounds {
             min_hz: 0,
             max_hz: 0,
@@ -61,14 +65,16 @@ impl Bounds {
             signal18: false,
             fixed18: false,
         };
-        session.stack.enter(nothing, |engine| {
-            let caps = engine.caps();
+        session.link.ask_host(nothing, |host| {
+            let caps = host.caps();
             Bounds {
                 min_hz: caps.clock_hz.0,
                 max_hz: caps.clock_hz.1.min(options.max_clock_hz),
                 max_width: caps.width.min(options.max_width),
-                timings: caps.timings & !(options.without & !Caps::SDR50_TUNED),
-                signal18: caps.signal18,
+                timings: caps.timings
+                    & !(options.without & !Caps::SDR50_TUNED)
+                    & if L::TUNES { u16::MAX } else { PLAIN },
+                signal18: L::TUNES && caps.signal18,
                 fixed18: caps.signal18_fixed,
             }
         })

@@ -6,6 +6,7 @@
 //! the earlier card are not sent.
 
 use super::identify::{self, Families};
+use super::link::Queued;
 use super::protect::LockOp;
 use super::session::{Failed, Session};
 use super::{
@@ -90,7 +91,7 @@ pub fn supervise<B: Platform, const N: usize>(
     options: Options,
     card: Card,
 ) -> impl Future<Output = (Event, DmaBuf)> {
-    of_families::<identify::Any, B, N>(stack, scratch, options, card)
+    of_families::<identify::OfAny, B, N>(stack, scratch, options, card)
 }
 
 /// Supervises the card like [`supervise`], for a slot that accepts only SD memory cards; no code
@@ -101,7 +102,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     options: Options,
     card: Card,
 ) -> impl Future<Output = (Event, DmaBuf)> {
-    of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
+    of_families::<identify::OfSd, B, N>(stack, scratch, options, card)
 }
 
 /// Supervises the card like [`supervise`], for a soldered eMMC; no code for SD cards is linked.
@@ -111,7 +112,7 @@ pub fn supervise_emmc<B: Platform, const N: usize>(
     options: Options,
     card: Card,
 ) -> impl Future<Output = (Event, DmaBuf)> {
-    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options, card)
+    of_families::<identify::OfEmmc, B, N>(stack, scratch, options, card)
 }
 
 /// Guard: while it exists, the engine has a supervisor.
@@ -288,7 +289,7 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 };
                 loop {
                     session.warm = from == From::Warm;
-                    found = attempts::<F, B, N>(&mut session, options, fresh)
+                    found = attempts::<F, _>(&mut session, &mut { options }, fresh)
                         .await
                         .map_err(|Failed| session.error);
                     let Err(error) = &found else { break };
@@ -382,9 +383,9 @@ fn slower_than(options: Options, card: &Card) -> Options {
 /// Such a card was reset or has lost its power. In `idle` it responds neither to its address nor to
 /// the command for a tuning block, and the engine would wait for each of these responses [SD
 /// 4.2.4.5]. A damaged response counts as a response.
-async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> bool {
+async fn is_mute<B: Platform, const N: usize>(session: &mut Queued<'_, B, N>) -> bool {
     let (clock_hz, slowest_hz) =
-        session.stack.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));
+        session.link.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));
     let slow = BusOp::Clock(limits::IDENTIFY_MAX_HZ.max(slowest_hz));
     let mut mute = session.bus(slow).await.is_ok();
     for _ in 0..QUESTIONS {
@@ -395,7 +396,7 @@ async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -
 }
 
 async fn retune<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     options: Options,
     card: &Card,
 ) -> Result<(), Failed> {
@@ -407,7 +408,7 @@ async fn retune<B: Platform, const N: usize>(
 
 /// Returns whether the bus works, so that only one block was damaged. The test reads a register
 /// over the data lines [`PROBES`] times.
-async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &Card) -> bool {
+async fn bus_is_well<B: Platform, const N: usize>(session: &mut Queued<'_, B, N>, card: &Card) -> bool {
     for _ in 0..PROBES {
         let read = match card.family {
             Family::Sd(_) => session.register(command::sd::sd_status(), true, 64),
@@ -423,15 +424,15 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
 /// Flushes an eMMC's cache within `limit_ns`, if the device still responds. After an error the
 /// cache may still have data.
 pub(super) async fn flush<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     limit_ns: u64,
 ) -> Result<(), Failed> {
-    let flush = session.stack.with(|engine| engine.card_params().map(|target| target.flush));
+    let flush = session.link.with(|engine| engine.card_params().map(|target| target.flush));
     if !matches!(flush, Some(FlushBy::EmmcCache { .. })) {
         return Ok(());
     }
     emmc::flush(session, limit_ns).await?;
-    match session.stack.with(|engine| engine.note_flushed()) {
+    match session.link.with(|engine| engine.note_flushed()) {
         true => Ok(()),
         false => session.fail(Error::Silent),
     }

@@ -1,5 +1,6 @@
 //! The command queue of an eMMC [eMMC 6.6.39].
 
+use super::link::Queued;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{DmaBuf, Error};
@@ -48,7 +49,7 @@ pub async fn enable_task_queue<B: Platform, const N: usize>(
 
 /// Returns how many tasks the card's queue can hold; 0 if the card has no queue, or is older than
 /// eMMC 5.1.
-async fn depth<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<u8, Failed> {
+async fn depth<B: Platform, const N: usize>(session: &mut Queued<'_, B, N>) -> Result<u8, Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {
         let has = ext.ext_csd_rev() >= REV_5_1 && ext.cmdq_support() & 1 != 0;

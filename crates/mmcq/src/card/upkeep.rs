@@ -4,10 +4,11 @@
 //! has reset.
 
 use super::identify::Families;
+use super::link::Queued;
 use super::maintain::{BKOPS_NS, Urgency};
 use super::quirk::Quirks;
 use super::rest::Rest;
-use super::session::{Failed, Session};
+use super::session::Failed;
 use super::{Card, Family, Options, emmc, extension, packed};
 use crate::engine::{DmaBuf, Error, FlushBy, Kind, Request};
 use crate::host::{Phase, Timing};
@@ -110,12 +111,8 @@ pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as
 /// Tells the engine when to request upkeep of the card from the supervisor: a new tuning, a read of
 /// the exception events, and saving power while the card is unused. Called when the supervisor
 /// begins, and after each new initialisation of the card.
-pub(super) fn begin<B: Platform, const N: usize>(
-    session: &Session<'_, B, N>,
-    options: &Options,
-    card: &Card,
-) {
-    let stack = session.stack;
+pub(super) fn begin<B: Platform, const N: usize>(session: &Queued<'_, B, N>, options: &Options, card: &Card) {
+    let stack = session.link;
     let now_ns = stack.now_ns();
     // SDR50 is left out: some cards do not support tuning there, and work without it.
     let tuned = matches!(card.timing, Timing::Sdr104 | Timing::Hs200 | Timing::Hs400);
@@ -135,7 +132,7 @@ pub(super) fn begin<B: Platform, const N: usize>(
 /// Reads EXT_CSD of a device whose status has the exception bit. Returns the exception event;
 /// `None` if the supervisor has already seen the same events.
 pub(super) async fn look<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     quirks: Quirks,
 ) -> Result<Option<Exception>, Failed> {
     session.register(cmd::send_ext_csd(), false, 512).await?;
@@ -150,13 +147,13 @@ pub(super) async fn look<B: Platform, const N: usize>(
         Exception { events: ext.exception_events_status(), urgency, worker }
     });
     let found = session.parsed(found)?;
-    let now_ns = session.stack.now_ns();
+    let now_ns = session.link.now_ns();
     let patience_ns = match found.urgency {
         Urgency::Critical => Some(0),
         Urgency::Impacted => Some(PATIENCE_NS),
         _ => None,
     };
-    let new = session.stack.with(|engine| {
+    let new = session.link.with(|engine| {
         if found.worker == Worker::Supervisor
             && let Some(patience_ns) = patience_ns
         {
@@ -192,10 +189,10 @@ impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
 /// If performance has suffered for [`PATIENCE_NS`], a request waits up to [`SLICE_NS`] for the
 /// operations.
 pub(super) async fn work<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     quirks: Quirks,
 ) -> Result<(), Failed> {
-    let stack = session.stack;
+    let stack = session.link;
     session.register(cmd::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?)
         .map(|ext| (interrupt(&ext, quirks), ext.out_of_interrupt_time_ns(), Urgency::of(&ext)));
@@ -230,13 +227,13 @@ pub(super) async fn work<B: Platform, const N: usize>(
 /// waits, the command `hpi` interrupts the operations, but not before they have lasted `least_ns`.
 /// After the interruption the device may be busy for `let_go_ns`.
 async fn worked<B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     start: Command,
     hpi: Option<Command>,
     let_go_ns: u64,
     least_ns: u64,
 ) -> Result<(), Failed> {
-    let stack = session.stack;
+    let stack = session.link;
     let begin_ns = stack.now_ns();
     session.status_of(start).await?;
     let mut missed = 0;
@@ -274,10 +271,10 @@ async fn worked<B: Platform, const N: usize>(
 /// when the same card was initialised again; bring-up has then restored the settings in its
 /// options.
 pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
-    session: &mut Session<'_, B, N>,
+    session: &mut Queued<'_, B, N>,
     card: &mut Card,
 ) {
-    let on = session.stack.with(|engine| engine.switched_on());
+    let on = session.link.with(|engine| engine.switched_on());
     if F::SD
         && let Some(FlushBy::SdCache { at, timeout_ns }) = on.cache
         && extension::cache_on(session, at).await != extension::Cache::Off
@@ -286,6 +283,6 @@ pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
     }
     if F::EMMC && on.packs {
         let told = packed::tell_failures(session).await.is_ok();
-        session.stack.with(|engine| engine.restore_packs(told));
+        session.link.with(|engine| engine.restore_packs(told));
     }
 }

@@ -78,6 +78,7 @@ pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
 use bus::Bus;
 pub use bus::Span;
+pub(crate) use bus::{COMMAND_TIMEOUT_NS, SLACK_NS, START_RETRY_NS};
 use card::Card;
 pub use card::CardNumber;
 pub use config::{
@@ -91,6 +92,7 @@ use fast_limits::FastLimits;
 use lane::Lane;
 use order::Order;
 pub use partition_access::PartitionAccess;
+pub(crate) use plan::Plan;
 use record::Record;
 use recover::Incident;
 #[doc(hidden)]

@@ -16,7 +16,7 @@ const DOUBLED_MAX: u8 = 2;
 
 /// How transfers are sent to this card by this controller.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// Time in ns after which the controller gives up waiting for data or for the end of busy, for
     /// a read and for a write.
     timeout_ns: [u64; 2],
@@ -42,7 +42,7 @@ enum Ends {
 
 /// A phase (a command with its data and busy) for the controller, and how long it may take.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,

@@ -28,7 +28,7 @@ loom::lazy_static! {
 /// A lock shuts other contexts out. It cannot prevent a call from inside another call of the same
 /// context.
 #[derive(Debug)]
-pub(super) struct Locked<T> {
+pub(crate) struct Locked<T> {
     value: core::cell::UnsafeCell<T>,
     inside: Cell<Inside>,
     /// I/O functions whose last CMD53 did not end well and that were not aborted: one bit each.

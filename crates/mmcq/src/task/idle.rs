@@ -72,13 +72,13 @@ pub struct Idle {
 }
 
 impl Idle {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Idle { skips: Cell::new(false) }
     }
 
     /// Marks this call as the one that waits. Called before each poll of the future: from then on
     /// [`may_sleep`](Self::may_sleep) returns false as soon as something has woken the future.
-    pub(super) fn look(&self) {
+    pub(crate) fn look(&self) {
         LAST.store(self.mark(), Relaxed);
     }
 

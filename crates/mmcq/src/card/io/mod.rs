@@ -14,13 +14,13 @@
 pub(crate) mod error;
 
 use super::identify::{self, Families, power_cycle};
+use super::link::Link;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, sd};
 use crate::engine::{Breach, CardParams, Error};
 use crate::host::{BusOp, Caps, Timing, Width};
-use crate::sched::Profile;
 use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
 use crate::spec::command::{self, Command, sdio as cmd};
 use crate::spec::response::{Ocr, R4};
@@ -31,7 +31,6 @@ use crate::spec::sdio::cis::{Cis, CisFault, FunctionExtension, Manufacturer, Wal
 use crate::spec::sdio::fbr::{self, Fbr};
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::{sd as sd_limits, sdio as limits};
-use crate::task::Platform;
 use error::judge;
 
 /// Time between two CMD5, in nanoseconds.
@@ -137,8 +136,8 @@ impl Families for OnlyIo {
         found.as_ref().map_or(0, |found| found.identity())
     }
 
-    async fn identify<B: Platform, const N: usize>(
-        session: &mut Session<'_, B, N>,
+    async fn identify<L: Link>(
+        session: &mut Session<L>,
         options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed> {
@@ -154,14 +153,14 @@ impl Families for OnlyIo {
 }
 
 /// A session with an I/O card during bring-up.
-struct Io<'s, 'a, B: Platform, const N: usize> {
-    session: &'s mut Session<'a, B, N>,
+struct Io<'s, L: Link> {
+    session: &'s mut Session<L>,
     /// Error of a failed step, if it is an [`IoError`](error::IoError) that the session's error
     /// type cannot express.
     refusal: Option<error::IoError>,
 }
 
-impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
+impl<L: Link> Io<'_, L> {
     async fn bring_up(&mut self, options: &Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
         let mut bounds = Bounds::of(&*self.session, options);
         let v2 = self.wake().await?;
@@ -187,7 +186,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             memory = Some(sd::bring_up(self.session, &slow, v2, ocr, &mut None).await?);
         } else {
             let mut may_switch = fast && r4.s18a();
-            if may_switch && B::Profile::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
+            if may_switch && L::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
                 self.select().await?;
                 may_switch = !self.quirks_by_look(options).await?.has(Quirks::IO_NO_1V8);
                 self.wake().await?;
@@ -210,7 +209,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd_limits::max_hz(Timing::Legacy) };
         self.session.bus(BusOp::Clock(bounds.clock(own_hz))).await?;
         let cis = self.tuples(0, cccr.cis).await?;
-        let quirks = quirks_of::<B::Profile>(&cis, options);
+        let quirks = quirks_of::<L>(&cis, options);
         if quirks.has(Quirks::IO_NO_POLLING) {
             // The reads of the CCCR include one of the pending interrupts; this card needs another
             // read after it.
@@ -353,7 +352,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
 
     /// Reads the tuples of a function (0: the common tuples), from the address `pointer` on.
     async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
-        let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
+        let until_ns = self.session.link.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
             Ok(walker) => walker,
             Err(error) => return self.refuse(error::IoError::Cis(error)),
@@ -361,7 +360,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         // The walker requests a bounded number of bytes.
         while let Some(addr) = walker.wants() {
             let byte = self.read(addr).await?;
-            let late = self.session.stack.now_ns() > until_ns;
+            let late = self.session.link.now_ns() > until_ns;
             let given = if late { Err(walker.error(CisFault::Time)) } else { walker.give(byte) };
             if let Err(error) = given {
                 return self.refuse(error::IoError::Cis(error));
@@ -378,7 +377,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             *byte = self.read(addr).await?;
         }
         let cis = self.tuples(0, u32::from_le_bytes(pointer)).await?;
-        Ok(quirks_of::<B::Profile>(&cis, options))
+        Ok(quirks_of::<L>(&cis, options))
     }
 
     async fn function(&mut self, number: u8, card: &Cis, quirks: Quirks) -> Result<FunctionInfo, Failed> {
@@ -470,9 +469,9 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     }
 }
 
-fn quirks_of<P: Profile>(cis: &Cis, options: &Options) -> Quirks {
+fn quirks_of<L: Link>(cis: &Cis, options: &Options) -> Quirks {
     match cis.manufacturer {
-        Some(who) if P::RECOVERS => quirk::of_io(who.vendor, who.product, options.quirks),
+        Some(who) if L::RECOVERS => quirk::of_io(who.vendor, who.product, options.quirks),
         _ => Quirks::NONE,
     }
 }

@@ -11,12 +11,12 @@ pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
 /// Longest time in ns of a command without data. On the wire it takes microseconds, and one or two
 /// milliseconds at 100 kHz, the slowest clock.
-pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
+pub(crate) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Time that the engine waits beyond the card's limit; only needed if the controller's own timer
 /// has failed.
-pub(super) const SLACK_NS: u64 = 50_000_000;
+pub(crate) const SLACK_NS: u64 = 50_000_000;
 /// Time in ns until the engine tries a start again that was refused because the lines were in use.
-pub(super) const START_RETRY_NS: u64 = 10_000;
+pub(crate) const START_RETRY_NS: u64 = 10_000;
 /// Longest time for which the engine repeats a start that was refused because the lines were in
 /// use. No card is busy for longer after a write [SD 4.6.2.2], so lines that are still in use will
 /// stay in use.

@@ -82,7 +82,10 @@ impl Clocks {
     /// Returns the longest timeout of the counter in nanoseconds; 0 if the timeout clock is not
     /// known.
     pub(super) fn max_timeout_ns(&self) -> u64 {
-        (NS_IN_S << (13 + TIMEOUT_MAX)).checked_div(self.timeout.into()).unwrap_or(0)
+        // A clock in quarters of a nanosecond, rounded down. A division of 64 bits would be long
+        // code.
+        let quarters = (4 * NS_IN_S as u32).checked_div(self.timeout).unwrap_or(0);
+        u64::from(quarters) << (11 + TIMEOUT_MAX)
     }
 
     /// Returns the counter value for a timeout of at least `timeout_ns`, and whether even the
@@ -92,8 +95,9 @@ impl Clocks {
         if hz == 0 {
             return (TIMEOUT_MAX, true);
         }
-        let cycles = timeout_ns.saturating_mul(hz.into()).div_ceil(NS_IN_S);
-        match (0..=TIMEOUT_MAX).find(|n| 1u64 << (13 + n) >= cycles) {
+        // The number of clocks times `NS_IN_S`, which is not divided: that is long code.
+        let clocks = timeout_ns.saturating_mul(hz.into());
+        match (0..=TIMEOUT_MAX).find(|n| NS_IN_S << (13 + n) >= clocks) {
             Some(n) => (n, false),
             None => (TIMEOUT_MAX, true),
         }

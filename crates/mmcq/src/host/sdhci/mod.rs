@@ -141,7 +141,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let model = Model::new(version as u8, announced, &config, DESCRIPTORS, line_bytes)?;
         let caps = model.caps(announced, &config, DESCRIPTORS, line_bytes);
         let mut table_bus = 0;
-        if model.mode == TransferMode::Adma2 {
+        if DESCRIPTORS > 0 && model.mode == TransferMode::Adma2 {
             let bytes = Table::<DESCRIPTORS>::BYTES;
             let place = NonNull::from(&mut *table).cast();
             table_bus = dma.map(place, bytes, Direction::Write).map_err(SdhciInitError::Table)?;

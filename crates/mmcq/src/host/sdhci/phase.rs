@@ -310,7 +310,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         let work = if phase.tuning {
             Work::Tuning
-        } else if self.model.by_cpu == ByCpu::Never && self.model.mode == TransferMode::Adma2 {
+        } else if DESCRIPTORS > 0
+            && self.model.by_cpu == ByCpu::Never
+            && self.model.mode == TransferMode::Adma2
+        {
             self.program_adma(segments, bytes)?
         } else {
             self.program_other(data, segments, bytes)?
@@ -362,7 +365,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Ok(Work::Pio(data.direction));
         }
         match (self.model.mode, segments) {
-            (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
+            (TransferMode::Adma2, _) if DESCRIPTORS > 0 => self.program_adma(segments, bytes),
             (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
                 // A late DMA Interrupt of the last transfer would make the driver continue this one
                 // too early.

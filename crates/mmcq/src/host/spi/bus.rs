@@ -27,7 +27,7 @@ const GIVE_UP_NS: u64 = 2_000_000_000;
 const ASK_NS: u64 = 50_000;
 
 /// Work that the driver does between phases (commands with their data): clock, reset and recovery.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Chore {
     what: What,
     rounds: u8,
@@ -40,9 +40,8 @@ pub(super) struct Chore {
     give_up_ns: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    #[default]
     Nothing,
     /// Sends the clocks of power-up.
     Clocks,
@@ -60,6 +59,16 @@ enum What {
 }
 
 impl Chore {
+    /// No work. The times are not zero, since a call to clear memory would be longer code.
+    pub const NONE: Chore = Chore {
+        what: What::Nothing,
+        rounds: 0,
+        patience: Patience::of(PROGRAM_NS),
+        fresh: false,
+        begun: false,
+        give_up_ns: u64::MAX,
+    };
+
     pub fn is_going(&self) -> bool {
         self.what != What::Nothing
     }

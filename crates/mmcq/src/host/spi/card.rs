@@ -37,8 +37,12 @@ pub(super) enum Open {
 
 /// State of the card, as far as the driver knows it.
 #[derive(Clone, Copy, Debug, Default)]
+// In this order a few words clear it.
+#[repr(C)]
 pub(super) struct Card {
-    pub open: Option<Open>,
+    /// Error bits to report in the next R1.
+    pub late: u32,
+    ocr: u32,
     /// Whether the card has left the state `idle`.
     pub ready: bool,
     /// Whether CMD55 goes before the next command.
@@ -48,11 +52,9 @@ pub(super) struct Card {
     pub quiet: bool,
     /// Whether a block was abandoned before its end.
     pub torn: bool,
-    /// Error bits to report in the next R1.
-    pub late: u32,
     /// Whether CMD12 has ended a read, and the card's status was not read since.
     read_stopped: bool,
-    ocr: u32,
+    pub open: Option<Open>,
 }
 
 impl Card {

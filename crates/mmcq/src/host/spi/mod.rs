@@ -62,7 +62,7 @@ impl<P: Port> Spi<P> {
             caps: config.caps(P::SHARED, P::DMA_BITS),
             line: Line::new(port, memory),
             program: None,
-            chore: Chore::default(),
+            chore: Chore::NONE,
         }
     }
 

@@ -85,8 +85,9 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub fn of(limit_ns: u64) -> Self {
-        Patience { limit_ns, left_ns: limit_ns.max(1), look: LOOK_FIRST }
+    pub const fn of(limit_ns: u64) -> Self {
+        let left_ns = if limit_ns == 0 { 1 } else { limit_ns };
+        Patience { limit_ns, left_ns, look: LOOK_FIRST }
     }
 
     pub fn renew(&mut self) {
