@@ -149,6 +149,14 @@ fn a_refused_write_costs_no_other() {
     }
 }
 
+/// Checks a case that broke a promise in the past: ST's controller stays in its busy state if a card
+/// is busy for longer than the data timer runs, and refuses to stop the clock.
+#[test]
+fn a_busy_may_last_longer_than_a_command() {
+    let outcome = run(&corners::draw(9_300_700), &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
 /// Checks that the cases of a corner really use what the corner is named for: an eMMC sleeps
 /// (CMD5), and an eMMC erases securely.
 #[test]

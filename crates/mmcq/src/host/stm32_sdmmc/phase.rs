@@ -135,9 +135,12 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         };
         let mut command = command_bits(&phase.command);
         // The timer is written before data control [RM0456 31.10.7]. It is set without data, too: a
-        // card may be busy when the controller samples DAT0, and then the data timer runs.
+        // card may be busy when the controller samples DAT0, and then the data timer runs. If it
+        // expires during such a busy, only an abort makes the data path idle again. So it gets its
+        // longest time, and the engine's deadline ends the phase.
         if status & DATA_ACTIVE == 0 {
-            self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
+            let clocks = if phase.data.is_some() { self.timeout_clocks(timeout_ns) } else { u32::MAX };
+            self.regs.write32(DATA_TIMER, clocks);
         }
         if let Some(data) = &phase.data {
             self.program_data(&phase.command, data, work, segments, bytes)?;
