@@ -46,9 +46,10 @@ fi
 # That a write whose status was lost fails where nothing is sent again: 50 to 60.
 # That a status is lost only with a command, that an empty slot is no silent card, and that power-off waits for the supervisor: 70 to 170, in `kept` 200.
 # That a request which continues an open transfer ends by the short path has 110 by SPI.
+# That an empty slot tells of a card that comes, and that a loss is not the next card's, has 50 to 180.
 limit_reader=${LIMIT_READER:-41490}
 limit_sd_reader=${LIMIT_SD_READER:-35510}
-limit_spi_reader=${LIMIT_SPI_READER:-37550}
+limit_spi_reader=${LIMIT_SPI_READER:-37600}
 limit_transfer=${LIMIT_TRANSFER:-26740}
 limit_kept=${LIMIT_KEPT:-87380}
 # Without a queue; the goals are 18000 and 14000 bytes of text with the runtime.

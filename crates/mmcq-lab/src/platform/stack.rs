@@ -201,6 +201,7 @@ fn weights(place: &str, value: &Value) -> Result<[u16; CLIENTS], PlatformError> 
 mod tests {
     use crate::platform::Platform;
     use mmcq::engine::{Acknowledge, StaysOpen};
+    use mmcq::sched::Any;
 
     fn with(changes: &[&str]) -> Result<Platform, String> {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();

@@ -149,11 +149,6 @@ pub(super) async fn once<F: Families, L: Link>(
     options: &Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
-    if session.asked(0, |host| host.present().into()) == 0 {
-        // Switches on the interrupts of the slot, which tell of a card that comes later.
-        session.lines(&[Line::Set(BusOp::PowerOff)]).await?;
-        return session.fail(Error::NoCard);
-    }
     power_cycle(session).await?;
     session.command(command::go_idle_state()).await?;
     F::identify(session, options, tried).await
@@ -211,7 +206,7 @@ pub(super) async fn ask_memory<L: Link>(
 }
 
 /// Switches power off and on (unless the session keeps the power on), and sets the bus for a card
-/// in its initial state.
+/// in its initial state. An empty slot stays without supply, which is no card.
 pub(super) fn power_cycle<L: Link>(
     session: &mut Session<L>,
 ) -> L::Stage<impl Future<Output = Result<(), Failed>>> {
@@ -219,18 +214,23 @@ pub(super) fn power_cycle<L: Link>(
 }
 
 async fn power_cycle_steps<L: Link>(session: &mut Session<L>) -> Result<(), Failed> {
+    let is_empty = session.asked(0, |host| host.present().into()) == 0;
     let slowest_hz = session.slowest_hz();
     let low = session.asked(0, |host| host.caps().signal18_fixed.into()) != 0;
     session.rca = 0;
     let warm = L::RECOVERS && core::mem::take(&mut session.warm);
-    if !warm {
+    if is_empty || !warm {
         let cold = [
             Line::Set(BusOp::PowerOff),
             Line::Pause(POWER_OFF_NS),
             Line::Set(BusOp::PowerOn),
             Line::Set(BusOp::Signal18(low)),
         ];
-        session.lines(&cold).await?;
+        // The first of them switches on the interrupts of the slot, which tell of a card that comes.
+        session.lines(if is_empty { &cold[..1] } else { &cold }).await?;
+    }
+    if is_empty {
+        return session.fail(Error::NoCard);
     }
     let fresh = [
         Line::Set(BusOp::Width(Width::W1)),
