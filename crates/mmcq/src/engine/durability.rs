@@ -211,7 +211,10 @@ impl Durability {
         if self.flags & UNBOUND == 0 {
             (self.lost, self.late) = (false, 0);
         }
-        self.flags &= !UNBOUND;
+        // What is still to be reported stays so over further exchanges.
+        if !self.lost && self.late == 0 {
+            self.flags &= !UNBOUND;
+        }
     }
 
     /// Clears two facts: that the card's status must be read after writes, and the error of an
