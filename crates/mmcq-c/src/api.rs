@@ -4,8 +4,8 @@
 
 use crate::ahead::{Ahead, Mapping, aligned};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_E_STATE, MMCQ_OK};
-pub(crate) use crate::controller::Driver;
-use crate::controller::writes_lists;
+pub(crate) use crate::controller::{Driver, Parts};
+use crate::controller::{SCHEDULER, writes_lists};
 use crate::dma::{Lists, Room};
 use crate::events::CardEvents;
 use crate::held::Held;
@@ -28,19 +28,6 @@ use mmcq::task::{Idle, Timer};
 
 pub(crate) type Stack = mmcq::task::Stack<Parts, SLOTS>;
 pub(crate) type Device = BlockDevice<'static, Parts, SLOTS>;
-/// The scheduler of the library: requests in the order in which they come, or reads before writes.
-#[cfg(not(feature = "reads-first"))]
-type Scheduler = mmcq::sched::Fifo;
-#[cfg(not(feature = "reads-first"))]
-const SCHEDULER: Scheduler = mmcq::sched::Fifo;
-#[cfg(feature = "reads-first")]
-type Scheduler = mmcq::sched::ReadsFirst;
-#[cfg(feature = "reads-first")]
-const SCHEDULER: Scheduler = mmcq::sched::ReadsFirst::new();
-
-/// What the stack is made of: the lock of the platform, the driver, the scheduler.
-pub(crate) type Parts = (Its, Driver, Scheduler);
-
 /// Description of a card for the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -23,6 +23,19 @@ pub(crate) type Driver = Standard;
 #[cfg(any(feature = "rtsx", feature = "stm32-sdmmc"))]
 pub(crate) use several::Driver;
 
+/// The scheduler of the library: requests in the order in which they come, or reads before writes.
+#[cfg(not(feature = "reads-first"))]
+type Scheduler = mmcq::sched::Fifo;
+#[cfg(not(feature = "reads-first"))]
+pub(crate) const SCHEDULER: Scheduler = mmcq::sched::Fifo;
+#[cfg(feature = "reads-first")]
+type Scheduler = mmcq::sched::ReadsFirst;
+#[cfg(feature = "reads-first")]
+pub(crate) const SCHEDULER: Scheduler = mmcq::sched::ReadsFirst::new();
+
+/// What the stack is made of: the lock of the platform, the driver, the scheduler.
+pub(crate) type Parts = (Its, Driver, Scheduler);
+
 /// Returns whether the driver supports scatter/gather: the memory of a request may consist of
 /// several segments.
 pub(crate) fn writes_lists(driver: &Driver) -> bool {

@@ -3,6 +3,8 @@
 
 #[path = "sched/bounds.rs"]
 mod bounds;
+#[path = "sched/reads_first.rs"]
+mod reads_first;
 #[path = "sched/server.rs"]
 mod server;
 
@@ -92,8 +94,6 @@ fn a_choice_at_run_time_is_the_same_scheduler() {
         assert!(direct == serve(&mut Any::Fair(Fair::new(config)), &clients, server, seed));
         let direct = serve(&mut Deadline::new(deadline), &clients, server, seed);
         assert!(direct == serve(&mut Any::<8>::Deadline(Deadline::new(deadline)), &clients, server, seed));
-        let direct = serve(&mut ReadsFirst::new(), &clients, server, seed);
-        assert!(direct == serve(&mut Any::<8>::ReadsFirst(ReadsFirst::new()), &clients, server, seed));
     }
 }
 
@@ -106,40 +106,6 @@ fn fifo_keeps_the_order() {
         assert_eq!(check_fifo(&serve(&mut Fifo, &clients, server, seed)), Ok(()), "{seed}");
         Ok(())
     });
-}
-
-#[test]
-fn reads_go_first_up_to_the_limit_of_each_write() {
-    let mut limited = 0;
-    fuzz::fuzz("reads_go_first_up_to_the_limit_of_each_write", 400, |u| {
-        let seed: u64 = u.arbitrary()?;
-        let r = &mut Random(seed);
-        let (clients, server) = (some_clients(r), some_server(r));
-        let checked = check_reads_first(&serve(&mut ReadsFirst::new(), &clients, server, seed));
-        limited += checked.unwrap_or_else(|e| panic!("{seed}: {e}"));
-        Ok(())
-    });
-    assert!(limited > 1000, "the limit has sent only {limited} writes");
-}
-
-/// Tests that a reader with one request at a time waits for at most one write, and that two reads
-/// of equal length go before each write of a writer if many reads wait.
-#[test]
-fn a_reader_waits_for_one_write_and_a_writer_for_two_reads() {
-    let writer = Client { writes: 100, think_ns: 1..=1, ..Client::reader(1, 16, 400, 8) };
-    let sent = |depth| {
-        let reader = Client { think_ns: 1..=1, ..Client::reader(0, depth, 400, 8) };
-        let log = serve(&mut ReadsFirst::new(), &[reader, writer.clone()], FAST, 1);
-        let ways = log.iter().filter_map(|event| match event {
-            Event::Sent(_, w, ..) => Some(if w.direction == Read { 'r' } else { 'w' }),
-            _ => None,
-        });
-        ways.collect::<String>()
-    };
-    let (one, many) = (sent(1), sent(16));
-    // Not counted: the beginning and the end, where only one of the two has requests.
-    assert!(one[20..600].contains("rwrwrw") && !one[20..600].contains("ww"), "{one}");
-    assert!(many[30..500].contains("rrwrrwrrw") && !many[30..500].contains("rrr"), "{many}");
 }
 
 #[test]
